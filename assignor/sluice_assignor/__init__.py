@@ -1,0 +1,30 @@
+"""Where tasks live: pure functions from the state of a group to a decision. No I/O, no clock.
+
+from sluice_assignor import AssignmentConfig, GroupState, decide
+"""
+
+from sluice_assignor.decide import decide
+from sluice_assignor.model import (
+    Assignment,
+    AssignmentConfig,
+    Copy,
+    Decision,
+    GroupState,
+    Move,
+    MoveReason,
+    Task,
+    Worker,
+)
+
+__all__ = [
+    "Assignment",
+    "AssignmentConfig",
+    "Copy",
+    "Decision",
+    "GroupState",
+    "Move",
+    "MoveReason",
+    "Task",
+    "Worker",
+    "decide",
+]

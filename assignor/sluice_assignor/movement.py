@@ -1,0 +1,169 @@
+"""The step: the next safe assignment on the way to the target (KIP-441, "Iterative Balancing Assignments").
+
+Where the target gives a task to a worker that is not caught up, while another is closer, the task runs on the other
+one for now and the worker of the target warms up. It knows nothing of time: whoever calls it decides when the next
+step is due. The rules are Kafka's, in Kafka's order; what is ours is the draining worker, which keeps what it holds
+for as long as nobody else is caught up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from operator import attrgetter
+
+from sluice_assignor.candidates import Candidates, LeastLoaded, OrderUnknown, Replay
+from sluice_assignor.draft import Draft, Numbering
+from sluice_assignor.java_order import PriorityQueue
+from sluice_assignor.lags import Lags
+
+
+@dataclass(frozen=True, slots=True)
+class Movement:
+    """A copy that the target wants at a worker that is not ready for it, and those who are.
+
+    `keepers` are draining workers that hold the task: they are asked last.
+    """
+
+    task: int
+    destination: int
+    ready: frozenset[int]
+    keepers: tuple[int, ...]
+
+    @property
+    def urgency(self) -> tuple[int, int]:
+        """Tasks with the fewest caught-up workers come first."""
+        return len(self.ready) + len(self.keepers), self.task
+
+
+@dataclass(slots=True)
+class Step:
+    """The next assignment, and what in it is not yet as in the target."""
+
+    next: Draft
+    warmup_slots: int
+    movements: list[tuple[Movement, int]] = field(default_factory=list)
+    """Each copy on its way to its place in the target, and who stands in for it."""
+    swapped: set[int] = field(default_factory=set)
+
+    @property
+    def follow_up(self) -> bool:
+        """Is another step wanted, once copies have warmed up?"""
+        return bool(self.movements)
+
+
+def next_step(target: Draft, lags: Lags, numbering: Numbering, max_warmup_replicas: int) -> Step:
+    """Come as close to the target as the copies allow, with at most so many warm-ups in the whole group."""
+    try:
+        return _step(target, lags, numbering, max_warmup_replicas, LeastLoaded)
+    except OrderUnknown:
+        return _step(target, lags, numbering, max_warmup_replicas, Replay)
+
+
+def _step(
+    target: Draft,
+    lags: Lags,
+    numbering: Numbering,
+    max_warmup_replicas: int,
+    candidates: Callable[[Draft, Numbering], Candidates],
+) -> Step:
+    step = Step(target.copy(), max_warmup_replicas)
+    mover = _Mover(step, lags, numbering)
+    mover.move_actives(candidates(step.next, numbering))
+    mover.move_standbys(candidates(step.next, numbering))
+    return step
+
+
+class _Mover:
+    """Carries the movements out on the draft of a step: actives first, standbys with the slots that are left."""
+
+    def __init__(self, step: Step, lags: Lags, numbering: Numbering) -> None:
+        self._step = step
+        self._draft = step.next
+        self._lags = lags
+        self._numbering = numbering
+        self._draining = frozenset(numbering.draining)
+
+    def move_actives(self, candidates: Candidates) -> None:
+        for movement in sorted(self._late(self._draft.active), key=attrgetter("urgency")):
+            source = self._stand_in_for_active(movement, candidates)
+            self._carried_out(movement, source, candidates)
+
+    def move_standbys(self, candidates: Candidates) -> None:
+        """Several workers may be late with the same task: then the slots of Java's queue decide who is first."""
+        queue: PriorityQueue[Movement] = PriorityQueue(attrgetter("urgency"))
+        for movement in self._late(self._draft.standby):
+            queue.add(movement)
+        for movement in queue.drain():
+            source = self._stand_in_for_standby(movement, candidates)
+            if source is not None:
+                self._carried_out(movement, source, candidates)
+
+    def _late(self, role: list[set[int]]) -> list[Movement]:
+        """What must not simply go where the target says, by worker, then task."""
+        return [
+            self._movement(task, worker)
+            for worker in self._numbering.staying
+            for task in sorted(role[worker])
+            if self._lags.is_behind_another(worker, task)
+        ]
+
+    def _movement(self, task: int, destination: int) -> Movement:
+        caught_up = frozenset(self._lags.caught_up(task))
+        return Movement(task, destination, caught_up - self._draining, self._keepers(task, caught_up & self._draining))
+
+    def _keepers(self, task: int, draining: Collection[int]) -> tuple[int, ...]:
+        """The worker that runs the task comes first: keeping it costs nothing."""
+        runs = self._numbering.holders.get(task)
+        return tuple(sorted(draining, key=lambda worker: (worker != runs, worker)))
+
+    def _stand_in_for_active(self, movement: Movement, candidates: Candidates) -> int:
+        """Let the best worker run the task until the destination is ready, and return it."""
+        standbys = self._draft.standby
+        source = candidates.poll(movement.ready, lambda worker: movement.task in standbys[worker])
+        if source is None:
+            source = candidates.poll(movement.ready, lambda _: True)
+        if source is None:
+            source = movement.keepers[0] if movement.keepers else self._lags.most_caught_up(movement.task)
+        if movement.task in standbys[source]:
+            self._swap(movement, source)
+        else:
+            self._draft.active[movement.destination].remove(movement.task)
+            self._draft.active[source].add(movement.task)
+            self._warm_up(movement)
+        return source
+
+    def _stand_in_for_standby(self, movement: Movement, candidates: Candidates) -> int | None:
+        """Let another worker be the standby until the destination is ready; None when nobody can."""
+        task, destination = movement.task, movement.destination
+
+        def has_no_copy(worker: int) -> bool:
+            return not self._draft.holds(worker, task)
+
+        source = candidates.poll(movement.ready, has_no_copy)
+        if source is None:
+            source = next(filter(has_no_copy, movement.keepers), None)
+        if source is None:
+            source = self._lags.most_caught_up_before(destination, task, has_no_copy)
+        if source is not None:
+            self._draft.standby[destination].remove(task)
+            self._draft.standby[source].add(task)
+            self._warm_up(movement)
+        return source
+
+    def _swap(self, movement: Movement, source: int) -> None:
+        """The destination restores as a standby in the source's place; that takes no warm-up slot."""
+        self._draft.standby[source].remove(movement.task)
+        self._draft.active[movement.destination].remove(movement.task)
+        self._draft.active[source].add(movement.task)
+        self._draft.standby[movement.destination].add(movement.task)
+        self._step.swapped.add(movement.task)
+
+    def _warm_up(self, movement: Movement) -> None:
+        if self._step.warmup_slots > 0:
+            self._step.warmup_slots -= 1
+            self._draft.warmup[movement.destination].add(movement.task)
+
+    def _carried_out(self, movement: Movement, source: int, candidates: Candidates) -> None:
+        self._step.movements.append((movement, source))
+        candidates.put_back(*(worker for worker in (source, movement.destination) if worker not in self._draining))
