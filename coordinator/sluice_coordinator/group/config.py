@@ -1,0 +1,41 @@
+"""What a group is told when a leader takes it over."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from sluice_assignor import AssignmentConfig
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """What outlives a coordinator: everything that any process of the application may still hold.
+
+    Every transactional id that can be in use belongs to a slot below `slots` and a subtopology below `subtopologies`.
+    """
+
+    slots: int = 0
+    subtopologies: int = 0
+
+    def covers(self, other: Recorded) -> bool:
+        """Is everything of the other in here?"""
+        return self.slots >= other.slots and self.subtopologies >= other.subtopologies
+
+    def union(self, other: Recorded) -> Recorded:
+        """The smallest record that covers both."""
+        return Recorded(max(self.slots, other.slots), max(self.subtopologies, other.subtopologies))
+
+
+@dataclass(frozen=True, slots=True)
+class GroupConfig:
+    """The parameters of a group. `leader`: the leader epoch, raised at every start. Durations in milliseconds."""
+
+    application_id: str
+    leader: int
+    assignment: AssignmentConfig = field(default_factory=AssignmentConfig)
+    heartbeat_interval_ms: int = 3_000
+    session_timeout_ms: int = 10_000
+    rebalance_timeout_ms: int = 60_000
+    probing_interval_ms: int = 600_000
+    topics_retry_ms: int = 2_000
+    fence_retry_ms: int = 1_000

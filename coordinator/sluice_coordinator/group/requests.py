@@ -1,0 +1,45 @@
+"""What is wrong with a request on its own, or beside others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from uuid import UUID
+
+from sluice_coordinator.group.members import Member
+from sluice_protocol.heartbeat import HeartbeatRequest
+from sluice_protocol.ids import worker_slot
+
+
+def problem(request: HeartbeatRequest, application_id: str) -> str | None:
+    """A sentence that names the field; None if nothing is wrong."""
+    try:
+        worker_slot(request.worker)
+        UUID(request.process_id)
+    except ValueError as error:
+        return f"worker {request.worker!r}, processId {request.process_id!r}: {error}"
+    if request.capacity < 1:
+        return f"capacity of {request.worker} is {request.capacity}; a worker has at least one thread"
+    topology = request.topology
+    if topology is None:
+        return None
+    if topology.hash() != request.topology_hash:
+        return f"topologyHash of {request.worker} is {request.topology_hash!r}, not that of the topology it sends"
+    if topology.application_id != application_id:
+        return f"the pipeline of {request.worker} is of application {topology.application_id!r}, not {application_id!r}"
+    return None
+
+
+def twin(request: HeartbeatRequest, members: Iterable[Member]) -> str | None:
+    """Two workers with one process id: the assignor would take them for one."""
+    for member in members:
+        if member.worker != request.worker and member.process_id == UUID(request.process_id):
+            return (
+                f"{request.worker} and {member.worker} have the same processId {request.process_id}: their state "
+                "directories are copies of each other; give one of them an empty state directory"
+            )
+    return None
+
+
+def newest_leader(request: HeartbeatRequest) -> int:
+    """The newest leader that the worker has heard, as far as the request shows it."""
+    return max((request.member_epoch, *(grant.epoch for grant in request.grants))).leader

@@ -1,0 +1,87 @@
+"""The coordinator process."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sys
+
+from aiohttp import web
+
+from sluice_coordinator.driver import Driver
+from sluice_coordinator.fencing import Fencer
+from sluice_coordinator.metrics import Metrics
+from sluice_coordinator.records import DirectoryInUseError, Records, RecordsDamagedError
+from sluice_coordinator.server import Server
+from sluice_coordinator.settings import CoordinatorSettings
+from sluice_coordinator.topics.admin import TopicAdmin
+
+__all__ = ["CoordinatorSettings", "run_coordinator"]
+
+_SHUTDOWN_SECONDS = 1.0
+
+log = logging.getLogger("sluice.coordinator")
+
+
+def run_coordinator(settings: CoordinatorSettings, secret: str) -> int:
+    """Run until SIGTERM or SIGINT; returns the exit code. `coordinator.json` in the run directory has its address.
+
+    A Kafka that can't be reached is waited for. 1 = it could not start at all; one sentence on stderr says why.
+    """
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    try:
+        records = Records(settings.run_directory)
+        try:
+            asyncio.run(_serve(settings, secret, records))
+        finally:
+            records.close()
+    except (DirectoryInUseError, RecordsDamagedError) as error:
+        return _fail(str(error))
+    except OSError as error:
+        return _fail(f"coordinator of {settings.application_id} can't run: {error}")
+    return 0
+
+
+async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -> None:
+    stopped = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, stopped.set)
+    metrics = Metrics(lambda: [driver.view()])
+    driver = Driver(settings, records, _admin(settings), _fencer(settings), metrics)
+    server = Server({driver.key: driver}, metrics, secret)
+    runner = web.AppRunner(
+        server.application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
+    )
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, settings.host, settings.port)
+        await site.start()
+        driver.start()
+        url = _url(runner)
+        records.write_address(url)
+        log.info("coordinator of %s listens at %s", settings.application_id, url)
+        await stopped.wait()
+    finally:
+        await driver.close()
+        await runner.cleanup()
+
+
+def _admin(settings: CoordinatorSettings) -> TopicAdmin:
+    return TopicAdmin(settings.bootstrap_servers, settings.kafka_config, replication_factor=settings.replication_factor)
+
+
+def _fencer(settings: CoordinatorSettings) -> Fencer:
+    return Fencer(
+        settings.bootstrap_servers, settings.kafka_config, transaction_timeout_ms=settings.transaction_timeout_ms
+    )
+
+
+def _url(runner: web.AppRunner) -> str:
+    host, port = runner.addresses[0][:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _fail(message: str) -> int:
+    print(message, file=sys.stderr)  # noqa: T201 - the one sentence that its starter reads
+    return 1

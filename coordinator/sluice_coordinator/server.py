@@ -1,0 +1,183 @@
+"""The coordinator over HTTP: the workers' long poll, the read API, commands, metrics and health.
+
+Requests are limited in size, number and time; whoever sends one proves with the shared secret that it may.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from sluice_coordinator.driver import Driver, Drivers, NoAnswerError
+from sluice_coordinator.group import events
+from sluice_coordinator.metrics import Metrics
+from sluice_protocol import heartbeat, view
+from sluice_protocol.heartbeat import HeartbeatRequest
+from sluice_protocol.ids import worker_slot
+from sluice_protocol.wire import MalformedMessageError, decode, encode
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+MAX_REQUESTS = 2_048
+_BODY_SECONDS = 10.0
+_OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """The body of a POST to GONE_PATH."""
+
+    incarnation: str
+
+
+class ProblemError(Exception):
+    """Answered with this status and sentence."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class Server:
+    """The HTTP application over the drivers of all groups here, by (namespace, name)."""
+
+    def __init__(self, drivers: Drivers, metrics: Metrics, secret: str) -> None:
+        self._drivers = drivers
+        self._metrics = metrics
+        self._secret = secret.encode()
+        self._running = 0
+
+    def application(self) -> web.Application:
+        """All routes."""
+        application = web.Application(middlewares=[self._guard], client_max_size=MAX_BODY_BYTES)
+        application.add_routes(
+            [
+                web.post(heartbeat.PATH, self._heartbeat),
+                web.get(view.PATH, self._view),
+                web.put(view.DRAIN_PATH, self._drain),
+                web.delete(view.DRAIN_PATH, self._undrain),
+                web.post(view.GONE_PATH, self._gone),
+                web.post(view.RESUME_PATH, self._resume),
+                web.get("/metrics", self._show_metrics),
+                web.get("/healthz", self._is_alive),
+                web.get("/readyz", self._is_ready),
+            ]
+        )
+        return application
+
+    # Requests.
+
+    async def _heartbeat(self, request: web.Request) -> web.Response:
+        driver = self._driver(request)
+        message = decode(HeartbeatRequest, await _body(request))
+        try:
+            answer = await driver.heartbeat(message)
+        except NoAnswerError as error:
+            raise ProblemError(503, str(error)) from None
+        return _json(encode(answer))
+
+    async def _view(self, request: web.Request) -> web.Response:
+        return _json(encode(self._driver(request).view()))
+
+    async def _drain(self, request: web.Request) -> web.Response:
+        self._driver(request).tell(events.DrainRequested(_worker(request)))
+        return web.Response(status=204)
+
+    async def _undrain(self, request: web.Request) -> web.Response:
+        self._driver(request).tell(events.DrainCancelled(_worker(request)))
+        return web.Response(status=204)
+
+    async def _gone(self, request: web.Request) -> web.Response:
+        driver, worker = self._driver(request), _worker(request)
+        gone = decode(Gone, await _body(request))
+        driver.tell(events.MemberGone(worker, gone.incarnation))
+        return web.Response(status=204)
+
+    async def _resume(self, request: web.Request) -> web.Response:
+        self._driver(request).tell(events.ResumeRequested())
+        return web.Response(status=204)
+
+    async def _show_metrics(self, _: web.Request) -> web.Response:
+        return web.Response(body=self._metrics.exposition(), content_type="text/plain", charset="utf-8")
+
+    async def _is_alive(self, _: web.Request) -> web.Response:
+        return web.Response(text="alive\n")
+
+    async def _is_ready(self, _: web.Request) -> web.Response:
+        waiting = [driver for driver in self._drivers.values() if not driver.has_reached_kafka]
+        if not waiting:
+            return web.Response(text="ready\n")
+        sentences = [status.message for driver in waiting for status in driver.view().statuses]
+        raise ProblemError(503, "; ".join(sentences) or "Kafka has not been reached yet")
+
+    # Around every request.
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Admit, limit, and turn every mistake into a status with a sentence."""
+        self._running += 1
+        try:
+            self._admit(request)
+            return await handler(request)
+        except ProblemError as error:
+            return self._refuse(error.status, str(error))
+        except MalformedMessageError as error:
+            return self._refuse(400, str(error))
+        except web.HTTPRequestEntityTooLarge:
+            return self._refuse(413, f"the request is larger than {MAX_BODY_BYTES} bytes")
+        except web.HTTPException as error:
+            return self._refuse(error.status, f"{request.method} {request.path}: {error.reason}")
+        finally:
+            self._running -= 1
+
+    def _admit(self, request: web.Request) -> None:
+        if request.path in _OPEN_PATHS:
+            return
+        if self._running > MAX_REQUESTS:
+            raise ProblemError(503, f"more than {MAX_REQUESTS} requests are open; try again")
+        given = request.headers.get("Authorization", "").encode()
+        if not hmac.compare_digest(given, b"Bearer " + self._secret):
+            raise ProblemError(
+                401, "the secret is missing or wrong: send the application's own as `Authorization: Bearer …`"
+            )
+
+    def _refuse(self, status: int, message: str) -> web.Response:
+        self._metrics.request_errors.labels(str(status)).inc()
+        return web.Response(status=status, text=json.dumps({"message": message}), content_type="application/json")
+
+    def _driver(self, request: web.Request) -> Driver:
+        key = (request.match_info["namespace"], request.match_info["name"])
+        driver = self._drivers.get(key)
+        if driver is None:
+            known = ", ".join("/".join(each) for each in self._drivers)
+            raise ProblemError(
+                404, f"application {'/'.join(key)} is not known here; this is the coordinator of {known}"
+            )
+        return driver
+
+
+def _worker(request: web.Request) -> str:
+    worker = request.match_info["worker"]
+    try:
+        worker_slot(worker)
+    except ValueError as error:
+        raise ProblemError(400, str(error)) from None
+    return worker
+
+
+async def _body(request: web.Request) -> bytes:
+    try:
+        async with asyncio.timeout(_BODY_SECONDS):
+            return await request.read()
+    except TimeoutError:
+        raise ProblemError(408, f"the request did not arrive within {_BODY_SECONDS:g} s") from None
+
+
+def _json(body: bytes) -> web.Response:
+    return web.Response(body=body, content_type="application/json")

@@ -1,0 +1,1 @@
+"""What topics a topology needs: the plan is pure, `admin` asks and tells Kafka."""

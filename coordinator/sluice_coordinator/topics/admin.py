@@ -1,0 +1,176 @@
+"""Kafka's admin client, as far as the coordinator needs it. Every call has a time-out; all of them block."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
+
+from sluice_coordinator.topics.plan import InternalTopic, TopicPlan, plan_topics, topics_of
+from sluice_protocol.heartbeat import Status, StatusCode
+from sluice_protocol.ids import TaskId
+from sluice_protocol.topology import TopologyDescription
+
+_LATEST: Any = _OffsetSpec.latest()  # type: ignore[no-untyped-call]
+_REQUEST_SECONDS = 10.0
+_CHECK_SECONDS = 3.0
+_VISIBLE_SECONDS = 10.0
+_LOOK_SECONDS = 0.05
+_UNREACHABLE = {
+    KafkaError._TRANSPORT,
+    KafkaError._TIMED_OUT,
+    KafkaError._ALL_BROKERS_DOWN,
+    KafkaError._RESOLVE,
+    KafkaError.REQUEST_TIMED_OUT,
+}
+
+
+class KafkaUnreachableError(Exception):
+    """Kafka did not answer in time."""
+
+
+class KafkaRefusedError(Exception):
+    """Kafka answered with an error."""
+
+
+class TopicAdmin:
+    """Topics and offsets of one cluster. `replication_factor` is that of topics created here, -1 = the broker's."""
+
+    def __init__(
+        self, bootstrap_servers: str, kafka_config: Mapping[str, str], *, replication_factor: int = -1
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._replication_factor = replication_factor
+        self._last_error = ""
+        settings: dict[str, Any] = {
+            "log_level": 0,  # what it would say goes into our own messages
+            **kafka_config,
+            "bootstrap.servers": bootstrap_servers,
+            "socket.timeout.ms": int(_REQUEST_SECONDS * 1000),
+            "error_cb": self._on_error,
+        }
+        self._admin = AdminClient(settings)
+
+    def check(self) -> None:
+        """Raises KafkaUnreachableError or KafkaRefusedError if the cluster doesn't answer."""
+        self._await(self._admin.describe_cluster(request_timeout=_CHECK_SECONDS))
+
+    def prepare(self, topology: TopologyDescription) -> tuple[int, ...] | Status:
+        """Plan the tasks and create the internal topics: the tasks of each subtopology, or why there are none."""
+        try:
+            return self._prepare(topology)
+        except KafkaUnreachableError as error:
+            return Status(StatusCode.KAFKA_UNREACHABLE, str(error))
+        except KafkaRefusedError as error:
+            return Status(StatusCode.MISSING_INTERNAL_TOPICS, str(error))
+
+    def _prepare(self, topology: TopologyDescription) -> tuple[int, ...] | Status:
+        needed = topics_of(topology)
+        plan = plan_topics(topology, self.describe(needed))
+        if isinstance(plan, Status) or not plan.to_create:
+            return plan if isinstance(plan, Status) else plan.partitions
+        self.create(plan.to_create)
+        return self._checked(topology, needed, plan)
+
+    def _checked(
+        self, topology: TopologyDescription, needed: Collection[str], plan: TopicPlan
+    ) -> tuple[int, ...] | Status:
+        """Plan again on what is there now: somebody else may have created a topic at the same moment, differently."""
+        self._await_visible([topic.name for topic in plan.to_create])
+        again = plan_topics(topology, self.describe(needed))
+        if isinstance(again, Status):
+            return again
+        if again.to_create:
+            names = ", ".join(topic.name for topic in again.to_create)
+            return Status(StatusCode.MISSING_INTERNAL_TOPICS, f"internal topics {names} vanished after their creation")
+        return again.partitions
+
+    def describe(self, topics: Collection[str]) -> dict[str, int]:
+        """The number of partitions of those that exist. Never creates one, whatever the broker's settings."""
+        if not topics:
+            return {}
+        futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=_REQUEST_SECONDS)
+        present = {}
+        for name, future in futures.items():
+            description = self._await(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART)
+            if description is not None:
+                present[name] = len(description.partitions)
+        return present
+
+    def create(self, topics: Sequence[InternalTopic]) -> None:
+        """Create what does not exist yet."""
+        new = [
+            NewTopic(topic.name, topic.partitions, self._replication_factor, config=dict(topic.config))
+            for topic in topics
+        ]
+        futures = self._admin.create_topics(new, operation_timeout=_REQUEST_SECONDS, request_timeout=_REQUEST_SECONDS)
+        for name, future in futures.items():
+            self._await(future, missing=KafkaError.TOPIC_ALREADY_EXISTS, what=f"internal topic {name} can't be created")
+
+    def end_offset_sums(self, changelogs: Mapping[TaskId, Sequence[str]]) -> dict[TaskId, int]:
+        """The last stable offsets of each task's changelogs, summed: the ends that a copy can reach."""
+        partitions = {
+            (topic, task.partition): TopicPartition(topic, task.partition)
+            for task, topics in changelogs.items()
+            for topic in topics
+        }
+        try:
+            ends = self._stable_ends(partitions.values())
+        except KafkaRefusedError:
+            self._ask_for_leaders()
+            ends = self._stable_ends(partitions.values())
+        return {task: sum(ends[topic, task.partition] for topic in topics) for task, topics in changelogs.items()}
+
+    def _stable_ends(self, partitions: Iterable[TopicPartition]) -> dict[tuple[str, int], int]:
+        futures = self._admin.list_offsets(
+            dict.fromkeys(partitions, _LATEST),
+            isolation_level=IsolationLevel.READ_COMMITTED,
+            request_timeout=_REQUEST_SECONDS,
+        )
+        return {(where.topic, where.partition): self._await(future).offset for where, future in futures.items()}
+
+    def _ask_for_leaders(self) -> None:
+        """After a broker's restart librdkafka's admin client repeats requests for the old leader, until it asks."""
+        try:
+            self._admin.list_topics(timeout=_REQUEST_SECONDS)
+        except KafkaException as error:
+            raise KafkaUnreachableError(self._unreachable(error.args[0].str())) from None
+
+    def _await_visible(self, topics: Sequence[str]) -> None:
+        """A topic is created before every broker knows it; Kafka tells nobody when that is over."""
+        deadline = time.monotonic() + _VISIBLE_SECONDS
+        while self.describe(topics).keys() != set(topics):
+            if time.monotonic() > deadline:
+                raise KafkaRefusedError(
+                    f"internal topics {', '.join(topics)} are not visible after {_VISIBLE_SECONDS:g} s"
+                )
+            time.sleep(_LOOK_SECONDS)
+
+    def _await(self, future: Future[Any], *, missing: int | None = None, what: str = "Kafka refused") -> Any:
+        """The answer; None if it is the error that means that nothing is there, or that nothing is to be done."""
+        try:
+            return future.result(timeout=_REQUEST_SECONDS + 5)
+        except TimeoutError:
+            raise KafkaUnreachableError(self._unreachable("no answer in time")) from None
+        except KafkaException as error:
+            kafka_error = error.args[0]
+            if kafka_error.code() == missing:
+                return None
+            if kafka_error.code() in _UNREACHABLE:
+                raise KafkaUnreachableError(self._unreachable(kafka_error.str())) from None
+            raise KafkaRefusedError(f"{what}: {kafka_error.str()} ({kafka_error.name()})") from None
+
+    def _unreachable(self, reason: str) -> str:
+        """Name what the connection itself says, if it says anything: a time-out alone tells nobody what to mend."""
+        self._last_error = ""
+        self._admin.poll(0)
+        return f"Kafka at {self._bootstrap_servers} does not answer: {self._last_error or reason}"
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.code() != KafkaError._ALL_BROKERS_DOWN:
+            self._last_error = error.str()
