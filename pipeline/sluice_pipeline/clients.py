@@ -1,0 +1,58 @@
+"""Settings of the Kafka clients of a worker, each with the reason why it is not librdkafka's default."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+REQUEST_TIMEOUT_SECONDS = 10.0
+
+Settings = dict[str, Any]
+
+
+def common(bootstrap_servers: str, kafka_config: Mapping[str, str]) -> Settings:
+    """What every client has: the user's own settings first, so that ours win where safety depends on them."""
+    return {**kafka_config, "bootstrap.servers": bootstrap_servers, "log.connection.close": False}
+
+
+def consumer(bootstrap_servers: str, kafka_config: Mapping[str, str], **further: Any) -> Settings:
+    """A consumer that is told its partitions. `group.id` is needed by the client and joined by nobody."""
+    return {
+        **common(bootstrap_servers, kafka_config),
+        "group.id": "unused",
+        "enable.auto.commit": False,
+        "enable.auto.offset.store": False,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",  # a lost range must be loud
+        "fetch.wait.max.ms": 20,  # an assignment change waits out the long poll in flight (505 ms -> 70 ms)
+        "fetch.error.backoff.ms": 20,
+        "queued.min.messages": 200_000,
+        "queued.max.messages.kbytes": 131_072,
+        "fetch.max.bytes": 33_554_432,
+        "max.partition.fetch.bytes": 8_388_608,
+        **further,
+    }
+
+
+def transactional_producer(
+    bootstrap_servers: str, kafka_config: Mapping[str, str], transactional_id: str, **further: Any
+) -> Settings:
+    """A producer for one transaction a batch."""
+    return {
+        **common(bootstrap_servers, kafka_config),
+        "transactional.id": transactional_id,
+        "transaction.timeout.ms": 10_000,  # a silent owner blocks readers for no longer than this
+        "partitioner": "murmur2_random",  # Java's default partitioner, so that Java clients agree
+        "linger.ms": 5,
+        "batch.size": 1_000_000,
+        "queue.buffering.max.messages": 2_000_000,
+        "queue.buffering.max.kbytes": 1_048_576,
+        "retry.backoff.ms": 2,  # a transaction right after another waits this long on CONCURRENT_TRANSACTIONS
+        "compression.type": "lz4",
+        **further,
+    }
+
+
+def admin(bootstrap_servers: str, kafka_config: Mapping[str, str]) -> Settings:
+    """An administrative client."""
+    return {**common(bootstrap_servers, kafka_config), "socket.timeout.ms": 10_000}
