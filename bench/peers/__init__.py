@@ -1,0 +1,1 @@
+"""The engines that Sluice is compared with, as their users would run them."""

@@ -1,0 +1,1 @@
+"""Pipelines that the benches run."""
