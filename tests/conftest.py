@@ -1,0 +1,93 @@
+"""What all tests share: one broker a session, names that are nobody else's, and each layer's time.
+
+Layers: unit (no services), kafka (a real broker), spark (Spark's JVM), chaos (seeded faults). A test that carries
+several markers belongs to the last of these. They run in this order, so that the quick answers come first.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+from hypothesis import HealthCheck, settings
+
+from sluice_devkit.kafka import KafkaCluster
+
+# Examples on a busy machine take what they take: a deadline would be a timing assertion.
+settings.register_profile("sluice", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("sluice")
+
+LAYERS = ("unit", "kafka", "spark", "chaos")
+_SECONDS: Counter[str] = Counter()
+_TESTS: Counter[str] = Counter()
+
+
+@pytest.fixture(scope="session")
+def kafka() -> Iterator[KafkaCluster]:
+    """One broker for the whole session, started when the first test asks. Don't kill it: start your own for that."""
+    started = time.perf_counter()
+    with KafkaCluster() as cluster:
+        _SECONDS["start of Kafka"] = time.perf_counter() - started
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def admin(kafka: KafkaCluster) -> AdminClient:
+    return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+
+
+@dataclass(frozen=True)
+class Topics:
+    """Names of one test: everything that it creates or calls by a name starts with `prefix`."""
+
+    prefix: str
+    admin: AdminClient
+
+    def name(self, name: str) -> str:
+        return f"{self.prefix}{name}"
+
+    def create(self, name: str, partitions: int = 1, replication_factor: int = 1, **config: str | int) -> str:
+        """Create a topic and return its full name; config keys are Kafka's with _ for the dot (retention_ms)."""
+        topic = self.name(name)
+        settings = {key.replace("_", "."): str(value) for key, value in config.items()}
+        future = self.admin.create_topics([NewTopic(topic, partitions, replication_factor, config=settings)])[topic]
+        future.result(30)
+        return topic
+
+
+@pytest.fixture
+def topics(admin: AdminClient, request: pytest.FixtureRequest) -> Topics:
+    readable = re.sub(r"[^A-Za-z0-9]+", "-", request.node.name)[:40].strip("-")
+    return Topics(f"{readable}-{uuid.uuid4().hex[:8]}-", admin)
+
+
+def layer_of(item: pytest.Item) -> str:
+    return next((layer for layer in reversed(LAYERS[1:]) if item.get_closest_marker(layer)), LAYERS[0])
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: LAYERS.index(layer_of(item)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    started = time.perf_counter()
+    outcome = yield
+    _SECONDS[layer_of(item)] += time.perf_counter() - started
+    _TESTS[layer_of(item)] += 1
+    return outcome
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    terminalreporter.section("time of each layer")
+    for layer in LAYERS:
+        if _TESTS[layer]:
+            terminalreporter.write_line(f"{layer:<6} {_TESTS[layer]:>4} tests {_SECONDS[layer]:8.1f} s")
+    if started := _SECONDS["start of Kafka"]:
+        terminalreporter.write_line(f"of which the broker's start {started:.1f} s")
