@@ -4,15 +4,19 @@ from sluice_assignor import AssignmentConfig, GroupState, decide
 """
 
 from sluice_assignor.decide import decide
+from sluice_assignor.errors import InvalidConfigError, InvalidGroupError
 from sluice_assignor.model import (
     Assignment,
     AssignmentConfig,
     Copy,
     Decision,
+    Degradation,
     GroupState,
     Move,
     MoveReason,
+    RackAwareStrategy,
     Task,
+    Wish,
     Worker,
 )
 
@@ -21,10 +25,15 @@ __all__ = [
     "AssignmentConfig",
     "Copy",
     "Decision",
+    "Degradation",
     "GroupState",
+    "InvalidConfigError",
+    "InvalidGroupError",
     "Move",
     "MoveReason",
+    "RackAwareStrategy",
     "Task",
+    "Wish",
     "Worker",
     "decide",
 ]

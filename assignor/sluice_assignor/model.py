@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from uuid import UUID
 
+from sluice_assignor.errors import InvalidConfigError, InvalidGroupError
 from sluice_protocol.ids import TaskId
 
 RUNNING = -2
@@ -22,14 +23,30 @@ UNKNOWN_OFFSET_SUM = -3
 MAX_LAG = 2**63 - 1
 """An acceptable recovery lag of this much switches warm-ups off: everybody is caught up."""
 
+MAX_TAGS = 5
+MAX_TAG_KEY_LENGTH = 20
+MAX_TAG_VALUE_LENGTH = 30
+"""The limits of KIP-708, in tags a worker (and tags that placement looks at) and in characters."""
+
+MAX_COST = 1_000_000
+"""No cost of KIP-925 may be higher. Kafka has no limit, and its costs wrap around as 32-bit integers do."""
+
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """One task of the group. `end_offset_sum` counts offsets of its changelogs up to their last stable offsets."""
+    """One task of the group. `end_offset_sum` counts offsets of its changelogs up to their last stable offsets.
+
+    `source_racks` and `changelog_racks` have one set for each partition that the task reads or restores from: the racks
+    of all its replicas. A set is empty, or the whole is, when they are not known. `state_bytes` is the size of one
+    whole copy, None when it is not known.
+    """
 
     id: TaskId
     stateful: bool
     end_offset_sum: int = 0
+    source_racks: tuple[frozenset[str], ...] = ()
+    changelog_racks: tuple[frozenset[str], ...] = ()
+    state_bytes: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +61,8 @@ class Copy:
 class Worker:
     """One worker: its capacity in threads, what it holds now, and every copy on its disk, held or not.
 
-    Raises ValueError when it has no thread.
+    `rack` is where its brokers are near (Kafka's client.rack); `tags` say where it stands (KIP-708's client tags, with
+    its limits). Raises InvalidGroupError when it has no thread or its tags break a limit.
     """
 
     process_id: UUID
@@ -54,10 +72,27 @@ class Worker:
     standby: frozenset[TaskId] = frozenset()
     warmup: frozenset[TaskId] = frozenset()
     copies: Mapping[TaskId, Copy] = field(default_factory=dict)
+    rack: str | None = None
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.capacity < 1:
-            raise ValueError(f"worker {self.process_id} has {self.capacity} threads; it must have at least 1")
+            raise InvalidGroupError(f"worker {self.process_id} has {self.capacity} threads; it must have at least 1")
+        if len(self.tags) > MAX_TAGS:
+            raise InvalidGroupError(
+                f"worker {self.process_id} has {len(self.tags)} tags; it may have at most {MAX_TAGS}: keep those that "
+                "rackAwareTags names"
+            )
+        for key, value in self.tags.items():
+            self._check_tag(key, value)
+
+    def _check_tag(self, key: str, value: str) -> None:
+        for what, text, longest in (("key", key, MAX_TAG_KEY_LENGTH), ("value", value, MAX_TAG_VALUE_LENGTH)):
+            if not 1 <= len(text) <= longest:
+                raise InvalidGroupError(
+                    f"worker {self.process_id} has the tag {key!r}: {value!r}, whose {what} has {len(text)} "
+                    f"characters; it must have from 1 to {longest}"
+                )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,27 +104,71 @@ class GroupState:
     end_offsets_known: bool = True
 
 
+class RackAwareStrategy(Enum):
+    """How placement saves traffic between racks (KIP-925, rack.aware.assignment.strategy)."""
+
+    NONE = "none"
+    MIN_TRAFFIC = "min_traffic"
+    """The least traffic that keeps how many tasks each worker has."""
+    BALANCE_SUBTOPOLOGY = "balance_subtopology"
+    """The least traffic that also spreads the tasks of each subtopology over the workers."""
+
+
 @dataclass(frozen=True, slots=True)
 class AssignmentConfig:
-    """KIP-441's parameters, with its defaults. Raises ValueError naming the field and the value."""
+    """KIP-441's, KIP-708's and KIP-925's parameters, with their defaults.
+
+    `traffic_cost` is the cost of one partition read from another rack, `non_overlap_cost` that of a task away from
+    where it would be without racks; None is the default of the strategy that reads it. `rack_aware_tags` are the keys
+    of the workers' tags in which the copies of a task should differ; without any, standbys ignore tags. Raises
+    InvalidConfigError naming the field and the value.
+    """
 
     strategy: str = "HighAvailability"
     acceptable_recovery_lag: int = 10_000
     max_warmup_replicas: int = 2
     num_standby_replicas: int = 0
+    rack_aware_strategy: RackAwareStrategy = RackAwareStrategy.NONE
+    traffic_cost: int | None = None
+    non_overlap_cost: int | None = None
+    rack_aware_tags: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        self._check_movement()
+        self._check_racks()
+        self._check_tags()
+
+    def _check_movement(self) -> None:
         if not 0 <= self.acceptable_recovery_lag <= MAX_LAG:
-            raise ValueError(
+            raise InvalidConfigError(
                 f"acceptableRecoveryLag is {self.acceptable_recovery_lag}; it must be from 0 to {MAX_LAG} offsets"
             )
         if self.max_warmup_replicas < 1:
-            raise ValueError(
+            raise InvalidConfigError(
                 f"maxWarmupReplicas is {self.max_warmup_replicas}; it must be at least 1, or no task could ever "
                 f"warm up. Set acceptableRecoveryLag to {MAX_LAG} if you want tasks to move cold."
             )
         if self.num_standby_replicas < 0:
-            raise ValueError(f"numStandbyReplicas is {self.num_standby_replicas}; it must be at least 0")
+            raise InvalidConfigError(f"numStandbyReplicas is {self.num_standby_replicas}; it must be at least 0")
+
+    def _check_racks(self) -> None:
+        for name, cost in (("trafficCost", self.traffic_cost), ("nonOverlapCost", self.non_overlap_cost)):
+            if cost is not None and not 0 <= cost <= MAX_COST:
+                raise InvalidConfigError(f"{name} is {cost}; it must be from 0 to {MAX_COST}")
+
+    def _check_tags(self) -> None:
+        if len(self.rack_aware_tags) > MAX_TAGS:
+            raise InvalidConfigError(
+                f"rackAwareTags names {len(self.rack_aware_tags)} tags; it may name at most {MAX_TAGS}"
+            )
+        for key in self.rack_aware_tags:
+            if not 1 <= len(key) <= MAX_TAG_KEY_LENGTH:
+                raise InvalidConfigError(
+                    f"rackAwareTags names {key!r}, which has {len(key)} characters; a key must have from 1 to "
+                    f"{MAX_TAG_KEY_LENGTH}"
+                )
+            if self.rack_aware_tags.count(key) > 1:
+                raise InvalidConfigError(f"rackAwareTags names {key!r} more than once; name each tag once")
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,12 +203,29 @@ class Move:
     reason: MoveReason
 
 
+class Wish(Enum):
+    """What a configuration may ask for that the state of a group can make impossible."""
+
+    RACKS = "saving traffic between racks"
+    TAGS = "standbys on workers that differ in their tags"
+
+
+@dataclass(frozen=True, slots=True)
+class Degradation:
+    """A wish that this decision left out, and why, in words for people."""
+
+    wish: Wish
+    why: str
+
+
 @dataclass(frozen=True, slots=True)
 class Decision:
     """target: where every task should end up. next: the next safe assignment on the way. follow_up: another step is
-    wanted once copies have warmed up (Kafka's probing rebalance)."""
+    wanted once copies have warmed up (Kafka's probing rebalance). degraded: what the configuration asks for and this
+    decision does not heed."""
 
     target: Assignment
     next: Assignment
     moves: tuple[Move, ...] = ()
     follow_up: bool = False
+    degraded: tuple[Degradation, ...] = ()
