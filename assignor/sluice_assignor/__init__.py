@@ -19,21 +19,31 @@ from sluice_assignor.model import (
     Wish,
     Worker,
 )
+from sluice_assignor.simulate import Cause, Drain, Event, Join, Leave, Pace, Timeline, TimelineStep, simulate
 
 __all__ = [
     "Assignment",
     "AssignmentConfig",
+    "Cause",
     "Copy",
     "Decision",
     "Degradation",
+    "Drain",
+    "Event",
     "GroupState",
     "InvalidConfigError",
     "InvalidGroupError",
+    "Join",
+    "Leave",
     "Move",
     "MoveReason",
+    "Pace",
     "RackAwareStrategy",
     "Task",
+    "Timeline",
+    "TimelineStep",
     "Wish",
     "Worker",
     "decide",
+    "simulate",
 ]
