@@ -1,9 +1,9 @@
 """Kafka's own assignor, the class itself, in a JVM inside this process (JPype; no broker, no compiler).
 
 A case is plain data, as it lies in the golden corpus: workers (`clients`), tasks and the configuration. Kafka computes
-the lags itself from what the workers report, so that its rules for lags are part of the answer. The racks of partitions
-are put where the rack-aware assignor keeps what it has learnt from the cluster, and it is told that it may start: asking
-a cluster would need one. A JVM can be started only once in a process, and its threads stay.
+the lags itself from what the workers report, so that its rules for lags are part of the answer. The racks of
+partitions are put where the rack-aware assignor keeps what it has learnt from the cluster, and it is told that it may
+start: asking a cluster would need one. A JVM can be started only once in a process, and its threads stay.
 """
 
 from __future__ import annotations
@@ -164,7 +164,9 @@ class KafkaGroup:
 
     def _partitions(self) -> tuple[dict[Any, Any], dict[Any, Any], dict[Any, Any]]:
         """The source and the changelog partitions of each task, and the racks of all of them."""
-        sources, changelogs, racks = {}, {}, {}
+        sources: dict[Any, Any] = {}
+        changelogs: dict[Any, Any] = {}
+        racks: dict[Any, Any] = {}
         for name, task in self._tasks():
             for kind, partitions in (("src", sources), ("cl", changelogs)):
                 named = [self._partition(kind, name, number) for number in range(len(task[kind]))]
