@@ -19,11 +19,13 @@ from sluice_assignor.model import (
     Wish,
     Worker,
 )
+from sluice_assignor.parameters import BalancedParameters, IncrementalParameters
 from sluice_assignor.simulate import Cause, Drain, Event, Join, Leave, Pace, Timeline, TimelineStep, simulate
 
 __all__ = [
     "Assignment",
     "AssignmentConfig",
+    "BalancedParameters",
     "Cause",
     "Copy",
     "Decision",
@@ -31,6 +33,7 @@ __all__ = [
     "Drain",
     "Event",
     "GroupState",
+    "IncrementalParameters",
     "InvalidConfigError",
     "InvalidGroupError",
     "Join",

@@ -48,7 +48,7 @@ class PriorityQueue(Generic[Element]):
     and added again, and until then decides where others go.
     """
 
-    def __init__(self, key: Callable[[Element], tuple[float, int]]) -> None:
+    def __init__(self, key: Callable[[Element], tuple[float, ...]]) -> None:
         self._key = key
         self._slots: list[Element] = []
 

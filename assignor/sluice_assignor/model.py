@@ -12,6 +12,7 @@ from enum import Enum
 from uuid import UUID
 
 from sluice_assignor.errors import InvalidConfigError, InvalidGroupError
+from sluice_assignor.parameters import BalancedParameters, IncrementalParameters
 from sluice_protocol.ids import TaskId
 
 RUNNING = -2
@@ -120,8 +121,8 @@ class AssignmentConfig:
 
     `traffic_cost` is the cost of one partition read from another rack, `non_overlap_cost` that of a task away from
     where it would be without racks; None is the default of the strategy that reads it. `rack_aware_tags` are the keys
-    of the workers' tags in which the copies of a task should differ; without any, standbys ignore tags. Raises
-    InvalidConfigError naming the field and the value.
+    of the workers' tags in which the copies of a task should differ; without any, standbys ignore tags. The last
+    fields hold what only the strategy of that name reads. Raises InvalidConfigError naming the field and the value.
     """
 
     strategy: str = "HighAvailability"
@@ -132,6 +133,8 @@ class AssignmentConfig:
     traffic_cost: int | None = None
     non_overlap_cost: int | None = None
     rack_aware_tags: tuple[str, ...] = ()
+    balanced: BalancedParameters = field(default_factory=BalancedParameters)
+    incremental: IncrementalParameters = field(default_factory=IncrementalParameters)
 
     def __post_init__(self) -> None:
         self._check_movement()

@@ -7,6 +7,7 @@ several in one string.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from sluice_assignor import Assignment, AssignmentConfig, Copy, Decision, GroupState, Task, Worker, decide
@@ -72,10 +73,16 @@ class Group:
         return replace(self, state=replace(self.state, end_offsets_known=False))
 
     def decide(
-        self, *, lag: int = 10_000, warmups: int = 2, standbys: int = 0, strategy: str = "HighAvailability"
+        self,
+        *,
+        lag: int = 10_000,
+        warmups: int = 2,
+        standbys: int = 0,
+        strategy: str = "HighAvailability",
+        **others: Any,
     ) -> Outcome:
-        """What the assignor decides, with Kafka's defaults for what is not given."""
-        config = AssignmentConfig(strategy, lag, warmups, standbys)
+        """What the assignor decides, with Kafka's defaults for what is not given; `others` are fields of the config."""
+        config = AssignmentConfig(strategy, lag, warmups, standbys, **others)
         return Outcome(decide(self.state, config), {id_: name for name, id_ in self.ids.items()})
 
     def once_hot(self, outcome: Outcome) -> Group:

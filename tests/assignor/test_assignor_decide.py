@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from assignor_groups import a_group
 
-from sluice_assignor import AssignmentConfig, GroupState, Worker, decide
+from sluice_assignor import AssignmentConfig, GroupState, InvalidConfigError, Worker, decide
 
 
 def test_a_hot_warm_up_takes_over_at_once():
@@ -85,8 +85,8 @@ def test_a_group_without_tasks_leaves_its_workers_empty():
 
 
 def test_an_unknown_strategy_is_named():
-    with pytest.raises(ValueError, match=r"'Sticky' does not exist; use one of: HighAvailability"):
-        decide(GroupState({}, {}), AssignmentConfig(strategy="Sticky"))
+    with pytest.raises(InvalidConfigError, match=r"'Elastic' does not exist; use one of: Balanced, HighAvailability"):
+        decide(GroupState({}, {}), AssignmentConfig(strategy="Elastic"))
 
 
 def test_a_worker_without_threads_is_refused():

@@ -1,4 +1,4 @@
-"""Rules that hold for every group, whatever its state (KIP-441, "Assignment Algorithm")."""
+"""Rules that hold for every group, whatever its state, and for every strategy (KIP-441, "Assignment Algorithm")."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from sluice_assignor import Assignment, AssignmentConfig, Copy, Decision, GroupState, MoveReason, Task, Worker, decide
 from sluice_assignor.model import MAX_LAG, RUNNING, UNKNOWN_OFFSET_SUM
+from sluice_assignor.strategies import STRATEGIES
 from sluice_protocol.ids import TaskId
 
 ENDS = (0, 50, 1000, 20_000)
@@ -54,6 +55,7 @@ def offset_sums(task: Task) -> st.SearchStrategy[int]:
 def configs() -> st.SearchStrategy[AssignmentConfig]:
     return st.builds(
         AssignmentConfig,
+        strategy=st.sampled_from(sorted(STRATEGIES)),
         acceptable_recovery_lag=st.sampled_from([0, 10, 100, 10_000, MAX_LAG]),
         max_warmup_replicas=st.sampled_from([1, 2, 3, 100]),
         num_standby_replicas=st.integers(0, 3),
@@ -62,7 +64,8 @@ def configs() -> st.SearchStrategy[AssignmentConfig]:
 
 def for_every(*inputs: st.SearchStrategy[Any]) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """`given` without a deadline: a busy machine is no counterexample."""
-    return lambda rule: settings(deadline=None)(given(*inputs)(rule))
+    examples = 50 * len(STRATEGIES)
+    return lambda rule: settings(deadline=None, max_examples=examples)(given(*inputs)(rule))
 
 
 @for_every(groups(), configs())
