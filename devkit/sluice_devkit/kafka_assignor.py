@@ -22,6 +22,9 @@ from sluice_jvm.java import find_java
 Case = Mapping[str, Any]
 Answer = dict[str, Any]
 
+HIGH_AVAILABILITY = "HighAvailabilityTaskAssignor"
+STICKY = "LegacyStickyTaskAssignor"
+
 _PROCESSOR = "org.apache.kafka.streams.processor"
 _INTERNALS = f"{_PROCESSOR}.internals.assignment"
 _PROBING_INTERVAL_MS = 600_000
@@ -45,10 +48,13 @@ class KafkaAssignor:
     def read(self, case: Case) -> KafkaGroup:
         return KafkaGroup(case, self)
 
-    def decide(self, case: Case) -> Answer:
-        """Kafka's answer: `probing` (a follow-up is wanted), and `active` and `standby` tasks by worker, in order."""
+    def decide(self, case: Case, assignor: str = HIGH_AVAILABILITY) -> Answer:
+        """Kafka's answer: `probing` (a follow-up is wanted), and `active` and `standby` tasks by worker, in order.
+
+        The sticky assignor looks at what workers held (`held_active`, `held_standby`), and at no lags.
+        """
         assignment = self.read(case).prepare()
-        assignment.assign()
+        assignment.assign(assignor)
         return assignment.answer()
 
     def __getattr__(self, name: str) -> Any:
@@ -76,10 +82,7 @@ class KafkaAssignor:
 _CLASSES = {
     **{name: f"java.util.{name}" for name in ("ArrayList", "HashMap", "HashSet", "Optional", "OptionalInt", "UUID")},
     **{name: f"java.lang.{name}" for name in ("Boolean", "Long", "String")},
-    **{
-        name: f"{_INTERNALS}.{name}"
-        for name in ("ClientState", "HighAvailabilityTaskAssignor", "RackAwareTaskAssignor")
-    },
+    **{name: f"{_INTERNALS}.{name}" for name in ("ClientState", HIGH_AVAILABILITY, STICKY, "RackAwareTaskAssignor")},
     "AssignmentConfigs": f"{_PROCESSOR}.assignment.AssignmentConfigs",
     "ProcessId": f"{_PROCESSOR}.assignment.ProcessId",
     "TaskId": f"{_PROCESSOR}.TaskId",
@@ -131,10 +134,10 @@ class KafkaGroup:
 
     def _client(self, client: Mapping[str, Any]) -> Any:
         java = self.java
-        state = java.ClientState(
-            self.process_ids[client["id"]],
-            self._map({java.String(key): java.String(value) for key, value in client["tags"].items()}),
-        )
+        tags = self._map({java.String(key): java.String(value) for key, value in client["tags"].items()})
+        if "held_active" in client:
+            return self._client_that_held(client, tags)
+        state = java.ClientState(self.process_ids[client["id"]], tags)
         for _ in range(client["capacity"]):
             state.incrementCapacity()
         offsets = self._map({self.tasks[name]: java.Long(offset) for name, offset in client["offsets"].items()})
@@ -142,6 +145,12 @@ class KafkaGroup:
         state.initializePrevTasks(java.HashMap(), False)
         state.computeTaskLags(self.process_ids[client["id"]], self.end_offsets)
         return state
+
+    def _client_that_held(self, client: Mapping[str, Any], tags: Any) -> Any:
+        """Which roles a worker had follows from the partitions of its consumers; here they are given as they are."""
+        held = [self._set(self.tasks[name] for name in client[role]) for role in ("held_active", "held_standby")]
+        lags = self.java.HashMap()
+        return self.java.ClientState(*held, lags, tags, client["capacity"], self.process_ids[client["id"]])
 
     def _rack_assignor(self) -> Any:
         java = self.java
@@ -221,11 +230,11 @@ class KafkaAssignment:
     rack_assignor: Any
     probing: bool | None = None
 
-    def assign(self) -> None:
+    def assign(self, assignor: str = HIGH_AVAILABILITY) -> None:
         """The call that Kafka makes at each rebalance, and nothing else: this may be timed."""
         group = self.group
         self.probing = bool(
-            group.java.HighAvailabilityTaskAssignor().assign(
+            getattr(group.java, assignor)().assign(
                 self.clients, group.all_tasks, group.stateful, self.rack_assignor, group.configs
             )
         )
