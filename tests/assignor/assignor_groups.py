@@ -6,6 +6,7 @@ several in one string.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -13,6 +14,8 @@ from uuid import UUID
 from sluice_assignor import Assignment, AssignmentConfig, Copy, Decision, GroupState, Task, Worker, decide
 from sluice_assignor.model import RUNNING
 from sluice_protocol.ids import TaskId
+
+Actives = Mapping[UUID, Set[TaskId]]
 
 END = 100_000
 """How long the changelogs of a task with state are."""
@@ -167,3 +170,12 @@ def _at_rest(worker: Worker, state: GroupState, reached: Assignment) -> Worker:
         warmup=reached.warmup[id_],
         copies={**copies, **running},
     )
+
+
+def is_balanced(group: GroupState, active: Actives) -> bool:
+    """A thread to every task; with more tasks than threads, nobody is a whole task ahead of anybody."""
+    workers = [worker for worker in group.workers.values() if not worker.draining]
+    if len(group.tasks) < sum(worker.capacity for worker in workers):
+        return all(len(active[worker.process_id]) <= worker.capacity for worker in workers)
+    counts = [(len(active[worker.process_id]), worker.capacity) for worker in workers]
+    return all((count - 1) * other <= held * capacity for count, capacity in counts for held, other in counts)

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
+from uuid import UUID
 
 import pytest
 from assignor_groups import Group, Outcome, a_group
+from assignor_inputs import configs, for_every, groups, staying
+from hypothesis import strategies as st
 
-from sluice_assignor import BalancedParameters, InvalidConfigError
+from sluice_assignor import AssignmentConfig, BalancedParameters, GroupState, InvalidConfigError, Worker, decide
 
 
 def decided(group: Group, *, standbys: int = 0, warmups: int = 2, **parameters: float) -> Outcome:
@@ -95,6 +99,36 @@ def test_standbys_stay_where_they_are():
     outcome = decided(group, standbys=1)
 
     assert (outcome.standby, outcome.moves) == ({"c": "0_1", "d": "0_0"}, [])
+
+
+WEIGHTS = st.sampled_from([0.1, 0.45, 0.55, 1.0, 3.0])
+PARAMETERS = st.builds(BalancedParameters, st.integers(1, 4), WEIGHTS, WEIGHTS, WEIGHTS)
+
+
+@for_every(groups(), configs(strategy=st.just("Balanced"), balanced=PARAMETERS))
+def test_no_target_exceeds_the_balance_factor(group: GroupState, config: AssignmentConfig):
+    """Neither in tasks with state, nor in all tasks where somebody has one without state to give."""
+    workers = staying(group)
+    if not workers:
+        return
+
+    active = decide(group, config).target.active
+
+    stateful = {
+        worker.process_id: sum(group.tasks[task].stateful for task in active[worker.process_id]) for worker in workers
+    }
+    everything = {worker.process_id: len(active[worker.process_id]) for worker in workers}
+    givers = [worker for worker in workers if stateful[worker.process_id] < everything[worker.process_id]]
+    for held, sources in ((stateful, workers), (everything, givers)):
+        ahead = {worker.process_id: tasks_ahead(worker, held, workers) for worker in workers}
+        for source in sources:
+            assert ahead[source.process_id] - min(ahead.values()) <= config.balanced.balance_factor
+
+
+def tasks_ahead(worker: Worker, held: dict[UUID, int], workers: list[Worker]) -> Fraction:
+    """How many tasks a worker has beyond what its threads are worth."""
+    share = Fraction(worker.capacity, sum(each.capacity for each in workers))
+    return held[worker.process_id] - sum(held.values()) * share
 
 
 @pytest.mark.parametrize(

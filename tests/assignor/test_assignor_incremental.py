@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil, floor
+
 import pytest
 from assignor_groups import Group, Outcome, a_group
+from assignor_inputs import configs, for_every, groups, staying
+from hypothesis import strategies as st
 
-from sluice_assignor import IncrementalParameters, InvalidConfigError
+from sluice_assignor import AssignmentConfig, GroupState, IncrementalParameters, InvalidConfigError, decide
 
 EIGHTY = [f"0_{partition}" for partition in range(80)]
 """The group of the draft: 80 tasks, and instances with capacities of 5, 10, 10 and 15."""
@@ -119,6 +124,24 @@ def test_tasks_without_state_are_balanced_by_themselves():
 
     assert outcome.target == {"a": "0_1 1_0", "b": "0_0 1_1"}
     assert outcome.active == {"a": "0_0 0_1 1_0", "b": "1_1"}
+
+
+PARAMETERS = st.builds(IncrementalParameters, st.sampled_from([0, 10, 20, 50, 100]))
+
+
+@for_every(groups(), configs(strategy=st.just("Incremental"), incremental=PARAMETERS))
+def test_every_target_is_within_the_band_of_each_worker(group: GroupState, config: AssignmentConfig):
+    workers = staying(group)
+    target = decide(group, config).target if workers else None
+    percentage = config.incremental.imbalance_percentage
+
+    for stateful in (True, False):
+        kind = {id_ for id_, task in group.tasks.items() if task.stateful is stateful}
+        for worker in workers:
+            share = Fraction(len(kind) * worker.capacity, sum(each.capacity for each in workers))
+            fewest = min(floor(share), ceil(share * (100 - percentage) / 100))
+            most = max(ceil(share), floor(share * (100 + percentage) / 100))
+            assert fewest <= len(target.active[worker.process_id] & kind) <= most
 
 
 @pytest.mark.parametrize("percentage", [-1, 101])

@@ -8,7 +8,11 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from assignor_groups import Group, Outcome, a_group
+from assignor_groups import Group, Outcome, a_group, is_balanced
+from assignor_inputs import configs, for_every, groups, staying
+from hypothesis import strategies as st
+
+from sluice_assignor import AssignmentConfig, GroupState, decide
 
 TWELVE = "0_0 0_1 0_2 0_3 1_0 1_1 1_2 1_3 2_0 2_1 2_2 2_3"
 
@@ -189,3 +193,9 @@ def test_racks_and_tags_that_are_asked_for_are_reported_as_left_out():
     assert [(left_out.wish.name, left_out.why) for left_out in outcome.decision.degraded] == [
         ("TAGS", "Sticky looks at copies and capacity only; HighAvailability and Optimal look at more")
     ]
+
+
+@for_every(groups(), configs(strategy=st.just("Sticky")))
+def test_every_target_is_balanced_over_threads(group: GroupState, config: AssignmentConfig):
+    if staying(group):
+        assert is_balanced(group, decide(group, config).target.active)

@@ -6,10 +6,11 @@ Not the same answer: Kafka's hangs on the order in which its maps were filled.
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable
 from uuid import UUID
 
 import pytest
+from assignor_groups import Actives, is_balanced
 from bench.peers.kafka_assignor import case_of
 
 from sluice_assignor import AssignmentConfig, Copy, GroupState, Task, Worker, decide
@@ -19,8 +20,6 @@ from sluice_protocol.ids import TaskId
 
 END = 100_000
 GROUPS = 400
-
-Actives = Mapping[UUID, Set[TaskId]]
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +47,6 @@ def moves_saved(seed: int, kafka_assignor: KafkaAssignor) -> int:
     assert is_balanced(group, ours), f"seed {seed}: {ours}"
     assert saved >= 0, f"seed {seed}: {-saved} moves more than Kafka's\nours {ours}\nKafka's {kafkas}"
     return saved
-
-
-def is_balanced(group: GroupState, active: Actives) -> bool:
-    """A thread to every task; with more tasks than threads, nobody is a whole task ahead of anybody."""
-    workers = group.workers.values()
-    if len(group.tasks) < sum(worker.capacity for worker in workers):
-        return all(len(active[worker.process_id]) <= worker.capacity for worker in workers)
-    counts = [(len(active[worker.process_id]), worker.capacity) for worker in workers]
-    return all((count - 1) * other <= held * capacity for count, capacity in counts for held, other in counts)
 
 
 def moved(group: GroupState, active: Actives) -> int:
