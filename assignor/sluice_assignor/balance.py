@@ -7,14 +7,23 @@ loaded as the one that takes it becomes, so that a move never just swaps who is 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sluice_assignor.draft import Draft, Role
 
+MayTakeOver = Callable[[int, int], bool]
+"""May tasks of the first worker go to the second?"""
 
-def balance_over_threads(role: Role, draft: Draft, workers: Sequence[int]) -> None:
+
+def _always(source: int, destination: int) -> bool:
+    return True
+
+
+def balance_over_threads(
+    role: Role, draft: Draft, workers: Sequence[int], may_take_over: MayTakeOver = _always
+) -> None:
     """Move tasks of one role (one of the draft's own) between workers until a whole sweep moves nothing."""
-    while _sweep(role, draft, workers):
+    while _sweep(role, draft, workers, may_take_over):
         pass
 
 
@@ -28,14 +37,16 @@ def place_least_active(tasks: Sequence[int], draft: Draft, workers: Sequence[int
         heapq.heapreplace(queue, (draft.active_load(worker), worker))
 
 
-def _sweep(role: Role, draft: Draft, workers: Sequence[int]) -> bool:
+def _sweep(role: Role, draft: Draft, workers: Sequence[int], may_take_over: MayTakeOver) -> bool:
     moved = False
     lightest = _lightest(draft, workers)
     for source in workers:
         if lightest > _load_after_giving(draft, source):
             continue
         for destination in workers:
-            if destination != source and _shift(role, draft, source, destination):
+            if destination == source or not may_take_over(source, destination):
+                continue
+            if _shift(role, draft, source, destination):
                 moved = True
                 lightest = _lightest(draft, workers)
     return moved

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 from uuid import UUID
 
+from sluice_protocol.ids import TaskId
+
 _LONG = 1 << 64
 _INT_MASK = (1 << 32) - 1
 _SMALLEST_TABLE = 16
@@ -29,8 +31,12 @@ def hash_of(process_id: UUID) -> int:
     """UUID.hashCode as HashMap spreads it over its buckets."""
     most, least = _halves(process_id)
     folded = most ^ least
-    code = (folded >> 32) ^ (folded & _INT_MASK)
-    return code ^ (code >> 16)
+    return _spread((folded >> 32) ^ (folded & _INT_MASK))
+
+
+def hash_of_task(task: TaskId) -> int:
+    """TaskId.hashCode of a task without a named topology, as HashMap spreads it over its buckets."""
+    return _spread((31**3 + 31**2 * task.subtopology + 31 * task.partition) & _INT_MASK)
 
 
 def hash_set_order(added: Sequence[Element], hash_of_element: Callable[[Element], int]) -> list[Element]:
@@ -107,6 +113,10 @@ class PriorityQueue(Generic[Element]):
             slots[slot] = slots[child]
             slot = child
         slots[slot] = element
+
+
+def _spread(code: int) -> int:
+    return code ^ (code >> 16)
 
 
 def _halves(process_id: UUID) -> tuple[int, int]:

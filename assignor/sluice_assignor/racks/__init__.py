@@ -1,0 +1,1 @@
+"""Traffic between racks, and how placement saves it (KIP-925)."""
