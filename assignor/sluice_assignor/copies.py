@@ -36,7 +36,8 @@ class Copies:
 
     def is_ready_or_warming(self, worker: int, task: int) -> bool:
         """Could the worker take the task now, or has it begun to make itself ready?"""
-        return self.is_ready(worker, task) or self._numbering.holds_now(worker, task)
+        holds = worker in self._workers[task] and self._numbering.holds_now(worker, task)
+        return holds or self.is_ready(worker, task)
 
     def of(self, task: int) -> frozenset[int]:
         """Everybody who has a copy."""

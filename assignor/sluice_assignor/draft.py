@@ -54,10 +54,10 @@ class Numbering:
 
     @cached_property
     def holders(self) -> dict[int, int]:
-        """Who runs each task now. Of two that claim a task the first counts; the caller has settled that before."""
+        """Who runs each task now."""
         return {
             self.task_numbers[task]: number
-            for number, worker in reversed(tuple(enumerate(self.workers)))
+            for number, worker in enumerate(self.workers)
             for task in worker.active
             if task in self.task_numbers
         }

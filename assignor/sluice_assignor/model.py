@@ -39,7 +39,7 @@ class Task:
 
     `source_racks` and `changelog_racks` have one set for each partition that the task reads or restores from: the racks
     of all its replicas. A set is empty, or the whole is, when they are not known. `state_bytes` is the size of one
-    whole copy, None when it is not known.
+    whole copy, None when it is not known. Raises InvalidGroupError naming field and value.
     """
 
     id: TaskId
@@ -49,13 +49,36 @@ class Task:
     changelog_racks: tuple[frozenset[str], ...] = ()
     state_bytes: int | None = None
 
+    def __post_init__(self) -> None:
+        if not 0 <= self.end_offset_sum <= MAX_LAG:
+            raise InvalidGroupError(
+                f"task {self.id} has the endOffsetSum {self.end_offset_sum}; it must be from 0 to {MAX_LAG}. Set "
+                "endOffsetsKnown to false if the ends of the changelogs can't be read"
+            )
+        if self.state_bytes is not None and self.state_bytes < 0:
+            raise InvalidGroupError(
+                f"task {self.id} has the stateBytes {self.state_bytes}; it must be at least 0, or left out"
+            )
+
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """What a worker has of a task on its disk; offset_sum may be RUNNING or UNKNOWN_OFFSET_SUM."""
+    """What a worker has of a task on its disk; offset_sum may be RUNNING or UNKNOWN_OFFSET_SUM.
+
+    Raises InvalidGroupError naming field and value.
+    """
 
     offset_sum: int
     size_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.offset_sum <= MAX_LAG and self.offset_sum not in (RUNNING, UNKNOWN_OFFSET_SUM):
+            raise InvalidGroupError(
+                f"a copy has the offsetSum {self.offset_sum}; it must be from 0 to {MAX_LAG}, or {RUNNING} when it is "
+                f"running, or {UNKNOWN_OFFSET_SUM} when it is not known"
+            )
+        if self.size_bytes < 0:
+            raise InvalidGroupError(f"a copy has the sizeBytes {self.size_bytes}; it must be at least 0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +86,7 @@ class Worker:
     """One worker: its capacity in threads, what it holds now, and every copy on its disk, held or not.
 
     `rack` is where its brokers are near (Kafka's client.rack); `tags` say where it stands (KIP-708's client tags, with
-    its limits). Raises InvalidGroupError when it has no thread or its tags break a limit.
+    its limits). Raises InvalidGroupError when it has no thread, holds a task in two roles, or its tags break a limit.
     """
 
     process_id: UUID
@@ -79,6 +102,7 @@ class Worker:
     def __post_init__(self) -> None:
         if self.capacity < 1:
             raise InvalidGroupError(f"worker {self.process_id} has {self.capacity} threads; it must have at least 1")
+        self._check_roles()
         if len(self.tags) > MAX_TAGS:
             raise InvalidGroupError(
                 f"worker {self.process_id} has {len(self.tags)} tags; it may have at most {MAX_TAGS}: keep those that "
@@ -86,6 +110,14 @@ class Worker:
             )
         for key, value in self.tags.items():
             self._check_tag(key, value)
+
+    def _check_roles(self) -> None:
+        twice = self.active & self.standby | self.active & self.warmup | self.standby & self.warmup
+        if twice:
+            raise InvalidGroupError(
+                f"worker {self.process_id} holds {min(twice)} in two roles; a worker has one copy of a task: name the "
+                "role that it has"
+            )
 
     def _check_tag(self, key: str, value: str) -> None:
         for what, text, longest in (("key", key, MAX_TAG_KEY_LENGTH), ("value", value, MAX_TAG_VALUE_LENGTH)):
@@ -98,11 +130,40 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class GroupState:
-    """A whole group at one moment. `end_offsets_known` is False when the changelogs' ends could not be read."""
+    """A whole group at one moment. `end_offsets_known` is False when the changelogs' ends could not be read.
+
+    What workers have of tasks that are not in `tasks` counts for nothing: the topology has lost those tasks. The same
+    goes for standbys, warm-ups and copies of tasks without state. Raises InvalidGroupError when a key is not that of
+    its value, or when two workers run the same task.
+    """
 
     tasks: Mapping[TaskId, Task]
     workers: Mapping[UUID, Worker]
     end_offsets_known: bool = True
+
+    def __post_init__(self) -> None:
+        for task_id, task in self.tasks.items():
+            if task.id != task_id:
+                raise InvalidGroupError(f"tasks has {task.id} under the key {task_id}; use the task's own id")
+        for process_id, worker in self.workers.items():
+            if worker.process_id != process_id:
+                raise InvalidGroupError(
+                    f"workers has {worker.process_id} under the key {process_id}; use the worker's own process id"
+                )
+        self._check_owners()
+
+    def _check_owners(self) -> None:
+        running = [worker.active for worker in self.workers.values()]
+        if sum(map(len, running)) == len(frozenset().union(*running)):
+            return
+        owners: dict[TaskId, UUID] = {}
+        for process_id, worker in self.workers.items():
+            for task in worker.active:
+                if owners.setdefault(task, process_id) != process_id:
+                    raise InvalidGroupError(
+                        f"task {task} is active on worker {owners[task]} and on worker {process_id}; leave out the one "
+                        "that has been fenced"
+                    )
 
 
 class RackAwareStrategy(Enum):

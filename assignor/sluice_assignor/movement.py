@@ -29,7 +29,7 @@ class Movement:
     destination: int
     ready: frozenset[int]
     keepers: tuple[int, ...]
-    goes_on: bool
+    goes_on: bool = False
     """Is the destination warming up already, and does that count?"""
 
     @property

@@ -9,7 +9,7 @@ from coordinator_simulation import COUNTS, END, STATEFUL, Process, World
 
 from sluice_assignor import AssignmentConfig
 from sluice_coordinator.group import Recorded, effects, events
-from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, Role, StatusCode
+from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, Role, StatusCode, TaskCopy
 from sluice_protocol.ids import JOIN, Epoch, TaskId
 from sluice_protocol.topology import Subtopology, TopologyDescription
 
@@ -464,6 +464,8 @@ def test_a_poll_without_news_is_answered_after_the_interval() -> None:
         ({"worker": "rex"}, "worker 'rex'"),
         ({"process_id": "one"}, "processId 'one'"),
         ({"capacity": 0}, "capacity of worker-0 is 0"),
+        ({"copies": (TaskCopy(TaskId(0, 0), -7),)}, "offsetSum of 0_0 on worker-0 is -7"),
+        ({"copies": (TaskCopy(TaskId(0, 0), 7, size_bytes=-1),)}, "sizeBytes of 0_0 on worker-0 is -1"),
         ({"topology_hash": "0"}, "topologyHash of worker-0"),
     ],
 )

@@ -81,15 +81,15 @@ def step_of(decision: Decision, members: Sequence[Member]) -> Step:
 
 
 def _worker(member: Member, draining: bool, tasks: Mapping[TaskId, Task], ends_known: bool) -> Worker:
-    active = member.holdings.tasks(Role.ACTIVE)
+    active, standby = member.holdings.tasks(Role.ACTIVE), member.holdings.tasks(Role.STANDBY)
     copies = {task: copy for task, copy in member.copies.items() if task in tasks}
     return Worker(
         process_id=member.process_id,
         capacity=member.request.capacity,
         draining=draining,
         active=active,
-        standby=member.holdings.tasks(Role.STANDBY) - active,
-        warmup=member.holdings.tasks(Role.WARMUP) - active,
+        standby=standby - active,
+        warmup=member.holdings.tasks(Role.WARMUP) - active - standby,
         copies={
             task: _copy(copy, tasks[task].end_offset_sum if ends_known else copy.offset_sum, task in active)
             for task, copy in copies.items()

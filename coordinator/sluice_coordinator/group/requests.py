@@ -6,12 +6,16 @@ from collections.abc import Iterable
 from uuid import UUID
 
 from sluice_coordinator.group.members import Member
-from sluice_protocol.heartbeat import HeartbeatRequest
+from sluice_protocol.heartbeat import RUNNING, HeartbeatRequest
 from sluice_protocol.ids import worker_slot
 
 
 def problem(request: HeartbeatRequest, application_id: str) -> str | None:
     """A sentence that names the field; None if nothing is wrong."""
+    return _problem_of_worker(request) or _problem_of_copies(request) or _problem_of_topology(request, application_id)
+
+
+def _problem_of_worker(request: HeartbeatRequest) -> str | None:
     try:
         worker_slot(request.worker)
         UUID(request.process_id)
@@ -19,6 +23,19 @@ def problem(request: HeartbeatRequest, application_id: str) -> str | None:
         return f"worker {request.worker!r}, processId {request.process_id!r}: {error}"
     if request.capacity < 1:
         return f"capacity of {request.worker} is {request.capacity}; a worker has at least one thread"
+    return None
+
+
+def _problem_of_copies(request: HeartbeatRequest) -> str | None:
+    for copy in request.copies:
+        if copy.offset_sum < 0 and copy.offset_sum != RUNNING:
+            return f"offsetSum of {copy.task} on {request.worker} is {copy.offset_sum}; it is an offset, or {RUNNING}"
+        if copy.size_bytes < 0:
+            return f"sizeBytes of {copy.task} on {request.worker} is {copy.size_bytes}; a copy has at least 0 bytes"
+    return None
+
+
+def _problem_of_topology(request: HeartbeatRequest, application_id: str) -> str | None:
     topology = request.topology
     if topology is None:
         return None
