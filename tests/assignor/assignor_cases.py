@@ -71,7 +71,7 @@ class _Maker:
 
     def __init__(self, rng: random.Random) -> None:
         self._rng = rng
-        self._kind = rng.choices(("small", "big", "adversarial"), weights=(80, 4, 16))[0]
+        self._kind = rng.choices(("small", "big", "adversarial"), weights=(82, 3, 15))[0]
         self._racks = [f"rack-{number}" for number in range(rng.randint(1, 4))]
         self._values = {
             "zone": [f"zone-{number}" for number in range(rng.randint(1, 4))],
