@@ -9,3 +9,7 @@ class InvalidGroupError(ValueError):
 
 class InvalidConfigError(ValueError):
     """A parameter is out of its range, or names what does not exist."""
+
+
+class MissingSolverError(RuntimeError):
+    """A strategy needs a package that is not installed."""

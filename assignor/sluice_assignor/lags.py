@@ -6,7 +6,7 @@ are kept, and everybody else is one class per task; the ranking of all workers i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from sluice_assignor.draft import Numbering
 from sluice_assignor.model import MAX_LAG, RUNNING, UNKNOWN_OFFSET_SUM, Task
@@ -32,6 +32,10 @@ class Lags:
         """Offsets left to read; RUNNING and UNKNOWN_OFFSET_SUM are lags of their own, below zero."""
         reported = self._reported[task].get(worker)
         return self._lag_without_copy(task) if reported is None else reported
+
+    def reported(self, task: int) -> Mapping[int, int]:
+        """The lag of each worker that counts for the task and has a copy of it."""
+        return self._reported[task]
 
     def is_caught_up(self, worker: int, task: int) -> bool:
         return self._is_acceptable(self.lag(worker, task))

@@ -6,12 +6,35 @@ target. Only the first kind changes who runs the task, and its reason is never W
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from typing import Protocol
 
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
 from sluice_assignor.model import Move, MoveReason, Worker
-from sluice_assignor.movement import Step
+
+
+class OnItsWay(Protocol):
+    """A copy that is not yet ready for its place in the target."""
+
+    @property
+    def task(self) -> int: ...
+
+    @property
+    def destination(self) -> int: ...
+
+
+class Step(Protocol):
+    """The next assignment; each copy on its way and who stands in for it; who swaps roles with a standby."""
+
+    @property
+    def next(self) -> Draft: ...
+
+    @property
+    def movements(self) -> Sequence[tuple[OnItsWay, int]]: ...
+
+    @property
+    def swapped(self) -> Collection[int]: ...
 
 
 def moves_of(step: Step, lags: Lags, numbering: Numbering) -> tuple[Move, ...]:

@@ -9,6 +9,7 @@ from sluice_assignor.model import AssignmentConfig, Decision, GroupState
 from sluice_assignor.strategies.balanced import balanced
 from sluice_assignor.strategies.high_availability import high_availability
 from sluice_assignor.strategies.incremental import incremental
+from sluice_assignor.strategies.optimal import optimal
 from sluice_assignor.strategies.sticky import sticky
 
 Strategy = Callable[[GroupState, AssignmentConfig], Decision]
@@ -19,6 +20,7 @@ STRATEGIES: Mapping[str, Strategy] = {
     "Sticky": sticky,
     "Balanced": balanced,
     "Incremental": incremental,
+    "Optimal": optimal,
 }
 
 
