@@ -54,7 +54,7 @@ class PriorityQueue(Generic[Element]):
     and added again, and until then decides where others go.
     """
 
-    def __init__(self, key: Callable[[Element], tuple[float, ...]]) -> None:
+    def __init__(self, key: Callable[[Element], tuple[float, int]]) -> None:
         self._key = key
         self._slots: list[Element] = []
 

@@ -29,13 +29,11 @@ class Movement:
     destination: int
     ready: frozenset[int]
     keepers: tuple[int, ...]
-    goes_on: bool = False
-    """Is the destination warming up already, and does that count?"""
 
     @property
-    def urgency(self) -> tuple[int, int, int]:
+    def urgency(self) -> tuple[int, int]:
         """Tasks with the fewest caught-up workers come first."""
-        return 0 if self.goes_on else 1, len(self.ready) + len(self.keepers), self.task
+        return len(self.ready) + len(self.keepers), self.task
 
 
 @dataclass(slots=True)
@@ -54,17 +52,12 @@ class Step:
         return bool(self.movements)
 
 
-def next_step(
-    target: Draft, lags: Lags, numbering: Numbering, max_warmup_replicas: int, *, started_first: bool = False
-) -> Step:
-    """Come as close to the target as the copies allow, with at most so many warm-ups in the whole group.
-
-    With `started_first`, which Kafka doesn't know, warm-ups that have begun get their slots before fresh ones.
-    """
+def next_step(target: Draft, lags: Lags, numbering: Numbering, max_warmup_replicas: int) -> Step:
+    """Come as close to the target as the copies allow, with at most so many warm-ups in the whole group."""
     try:
-        return _step(target, lags, numbering, max_warmup_replicas, LeastLoaded, started_first)
+        return _step(target, lags, numbering, max_warmup_replicas, LeastLoaded)
     except OrderUnknown:
-        return _step(target, lags, numbering, max_warmup_replicas, Replay, started_first)
+        return _step(target, lags, numbering, max_warmup_replicas, Replay)
 
 
 def _step(
@@ -73,10 +66,9 @@ def _step(
     numbering: Numbering,
     max_warmup_replicas: int,
     candidates: Callable[[Draft, Numbering], Candidates],
-    started_first: bool,
 ) -> Step:
     step = Step(target.copy(), max_warmup_replicas)
-    mover = _Mover(step, lags, numbering, started_first)
+    mover = _Mover(step, lags, numbering)
     mover.move_actives(candidates(step.next, numbering))
     mover.move_standbys(candidates(step.next, numbering))
     return step
@@ -85,9 +77,8 @@ def _step(
 class _Mover:
     """Carries the movements out on the draft of a step: actives first, standbys with the slots that are left."""
 
-    def __init__(self, step: Step, lags: Lags, numbering: Numbering, started_first: bool) -> None:
+    def __init__(self, step: Step, lags: Lags, numbering: Numbering) -> None:
         self._step = step
-        self._started_first = started_first
         self._draft = step.next
         self._lags = lags
         self._numbering = numbering
@@ -119,14 +110,7 @@ class _Mover:
 
     def _movement(self, task: int, destination: int) -> Movement:
         caught_up = frozenset(self._lags.caught_up(task))
-        warming = self._numbering.tasks[task].id in self._numbering.workers[destination].warmup
-        return Movement(
-            task,
-            destination,
-            ready=caught_up - self._draining,
-            keepers=self._keepers(task, caught_up & self._draining),
-            goes_on=self._started_first and warming,
-        )
+        return Movement(task, destination, caught_up - self._draining, self._keepers(task, caught_up & self._draining))
 
     def _keepers(self, task: int, draining: Collection[int]) -> tuple[int, ...]:
         """The worker that runs the task comes first: keeping it costs nothing."""
