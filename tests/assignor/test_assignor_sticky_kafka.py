@@ -9,31 +9,26 @@ import random
 from collections.abc import Iterable
 from uuid import UUID
 
-import pytest
 from assignor_groups import Actives, is_balanced
 from bench.peers.kafka_assignor import case_of
 
 from sluice_assignor import AssignmentConfig, Copy, GroupState, Task, Worker, decide
 from sluice_assignor.model import RUNNING
-from sluice_devkit.kafka_assignor import STICKY, KafkaAssignor
+from sluice_devkit.kafka_assignor import STICKY
+from sluice_devkit.kafka_assignor_process import KafkaAssignorProcess
 from sluice_protocol.ids import TaskId
 
 END = 100_000
 GROUPS = 400
 
 
-@pytest.fixture(scope="module")
-def kafka_assignor() -> KafkaAssignor:
-    return KafkaAssignor()
-
-
-def test_is_as_balanced_as_kafka_and_moves_no_more(kafka_assignor: KafkaAssignor):
+def test_is_as_balanced_as_kafka_and_moves_no_more(kafka_assignor: KafkaAssignorProcess):
     saved = sum(moves_saved(seed, kafka_assignor) for seed in range(GROUPS))
 
     assert saved > 0
 
 
-def moves_saved(seed: int, kafka_assignor: KafkaAssignor) -> int:
+def moves_saved(seed: int, kafka_assignor: KafkaAssignorProcess) -> int:
     rng = random.Random(seed)
     group = any_group(rng)
     config = AssignmentConfig("Sticky", num_standby_replicas=rng.randint(0, 2))
