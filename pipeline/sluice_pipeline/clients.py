@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
+
+from confluent_kafka import Consumer, KafkaException
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 
@@ -51,6 +54,15 @@ def transactional_producer(
         "compression.type": "lz4",
         **further,
     }
+
+
+def know_topic(consumer: Consumer, topic: str) -> None:
+    """Ask for a topic's leaders at once, before its first partition is assigned.
+
+    By itself the client asks the next time it looks over its topics, which is once a second.
+    """
+    with contextlib.suppress(KafkaException):  # then it finds out by itself, later
+        consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
 
 
 def admin(bootstrap_servers: str, kafka_config: Mapping[str, str]) -> Settings:

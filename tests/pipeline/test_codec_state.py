@@ -265,7 +265,12 @@ def test_partials_in_batches_and_merges_equal_sparks_own_aggregate(spark, seed: 
     cuts = [0, *sorted(random.integers(0, count, 4).tolist()), count]
     for start, stop in pairwise(cuts):
         frame = spark.createDataFrame(table.slice(start, stop - start))
-        delta = frame.groupBy("k").agg(*layout.partials()).toArrow().sort_by("k")
+        delta = (
+            frame.groupBy("k")
+            .agg(*(column.alias(name) for name, column in layout.partials().items()))
+            .toArrow()
+            .sort_by("k")
+        )
         keys = delta.column("k").to_pylist()
         store.update(zip(keys, layout.encode(layout.merge(list(map(store.get, keys)), delta, "s")), strict=True))
 
@@ -291,6 +296,6 @@ def test_a_batch_whose_sum_overflows_does_not_fail_in_spark(spark):
     layout = StateLayout((Aggregate("total", "sum", "n", "bigint"),))
     frame = spark.createDataFrame([(b"k", 1, 2**63 - 1), (b"k", 2, 2**63 - 1)], "k binary, _timestamp bigint, n bigint")
 
-    delta = frame.groupBy("k").agg(*layout.partials()).toArrow()
+    delta = frame.groupBy("k").agg(*(column.alias(name) for name, column in layout.partials().items())).toArrow()
 
     assert results(layout, layout.encode(layout.merge([None], delta, "s"))) == [[-2]]

@@ -113,12 +113,14 @@ class StateLayout:
         """Bytes of one value."""
         return self.dtype.itemsize
 
-    def partials(self) -> list[SparkColumn]:
-        """What to aggregate in Spark, grouped by key: the columns that `merge` reads."""
+    def partials(self) -> dict[str, SparkColumn]:
+        """What to aggregate in Spark, grouped by key: the columns that `merge` reads, by name."""
         from pyspark.sql import functions as F  # noqa: N812, PLC0415 - restorers decode state without PySpark
 
-        columns = [F.max("_timestamp").alias(_TIMESTAMP), F.count(F.lit(1)).alias(self.ROWS)]
-        return columns + [partial for cell in self._cells for partial in _partials(cell)]
+        columns = {_TIMESTAMP: F.max("_timestamp"), self.ROWS: F.count(F.lit(1))}
+        for cell in self._cells:
+            columns |= _partials(cell)
+        return columns
 
     def decode(self, values: Sequence[bytes | None], store: str) -> States:
         """The stored values as records; where there is none, an empty one. Raises StateEncodingError."""
@@ -173,25 +175,25 @@ class StateLayout:
         return {field.name: field.type for field in schema}
 
 
-def _partials(cell: _Cell) -> list[SparkColumn]:
+def _partials(cell: _Cell) -> dict[str, SparkColumn]:
     """One aggregate's partial columns, all bigint or double."""
     from pyspark.sql import functions as F  # noqa: N812, PLC0415 - as above
 
     function, column = cell.aggregate.function, cell.aggregate.column
     if column is None:
-        return [F.count(F.lit(1)).alias(cell.partial)]
+        return {cell.partial: F.count(F.lit(1))}
     value = F.col(f"`{column}`")
     if function == "count":
-        return [F.count(value).alias(cell.partial)]
+        return {cell.partial: F.count(value)}
     if function == "avg":
-        return [F.sum(value.cast("double")).alias(cell.partial), F.count(value).alias(cell.partial_count)]
+        return {cell.partial: F.sum(value.cast("double")), cell.partial_count: F.count(value)}
     if cell.is_split:
         high, low = F.shiftright(value, _HALF), value.bitwiseAND(F.lit((1 << _HALF) - 1))
-        return [F.sum(high).alias(cell.partial), F.sum(low).alias(cell.partial_low)]
+        return {cell.partial: F.sum(high), cell.partial_low: F.sum(low)}
     if function == "sum":
-        return [F.sum(value.cast("double" if cell.is_real else "bigint")).alias(cell.partial)]
+        return {cell.partial: F.sum(value.cast("double" if cell.is_real else "bigint"))}
     extreme = F.min(value) if function == "min" else F.max(value)
-    return [_as_stored(extreme, cell.aggregate.type).alias(cell.partial)]
+    return {cell.partial: _as_stored(extreme, cell.aggregate.type)}
 
 
 def _as_stored(value: SparkColumn, kind: str) -> SparkColumn:

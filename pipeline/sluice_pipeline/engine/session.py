@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,10 @@ from pyspark.sql import SparkSession
 from sluice_jvm.launch import SparkJvm, start_spark_jvm
 
 _WARM_UP_ROUNDS = 3
+_JIT = "-XX:TieredStopAtLevel=1"
+"""Only the quick compiler: the optimising one takes half of a worker's processor time for its first minutes, exactly
+when a new worker should take tasks over (docs/decisions/jit.md). spark.driver.extraJavaOptions may say otherwise."""
+
 _LOOPBACK = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
 
 
@@ -27,6 +32,8 @@ def settings(master: str, threads: int, further: Mapping[str, str]) -> dict[str,
         "spark.sql.catalogImplementation": "in-memory",
         "spark.sql.shuffle.partitions": str(threads),
         "spark.sql.adaptive.enabled": "false",
+        "spark.sql.ui.explainMode": "simple",
+        "spark.python.sql.dataFrameDebugging.enabled": "false",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.localRelationThreshold": "0",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "200000",
@@ -69,7 +76,8 @@ def start_engine(
 ) -> Engine:
     """Start the JVM and the session, and run dummy batches through it. Raises sluice_jvm's errors."""
     conf = settings(master, threads, further)
-    jvm = start_spark_jvm(conf, jars, log=log)
+    options = [_JIT, *shlex.split(conf.get("spark.driver.extraJavaOptions", ""))]
+    jvm = start_spark_jvm(conf, jars, options=options, log=log)
     os.environ.update(jvm.environment)
     builder = SparkSession.builder
     for key, value in conf.items():

@@ -5,6 +5,7 @@ Spark's own `from_json` is the dearest step of a cycle, and its Kafka source cos
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ import pyarrow as pa
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from sluice_pipeline import clients
+from sluice_pipeline.arrow_frames import to_frame
 from sluice_pipeline.plan import Source
 from sluice_pipeline.source.batch import Batch, OffsetOutOfRangeError, Partition, RawRecord, Rejected
 from sluice_pipeline.source.decoding import decode_records
@@ -22,6 +24,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _RECORDS_A_CALL = 10_000
+_FIRST_FETCH_SECONDS = 0.1
+"""How long a batch waits for the first records of new partitions: else they wait for the whole of it."""
+_FETCH_STEP_SECONDS = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +44,7 @@ class ArrowRows:
 
     def frame(self, spark: SparkSession, columns: Sequence[str] | None) -> DataFrame:
         """A fresh DataFrame of these columns; None for all: the reserved ones, the key's and the value's."""
-        return spark.createDataFrame(self.table if columns is None else self.table.select(list(columns)))
+        return to_frame(spark, self.table if columns is None else self.table.select(list(columns)))
 
     def halves(self) -> tuple[ArrowRows, ArrowRows]:
         """The first and the second half."""
@@ -76,16 +81,25 @@ class ConsumerSource:
     def __init__(self, bootstrap_servers: str, kafka_config: Mapping[str, str], source: Source) -> None:
         self._source = source
         self._consumer = Consumer(clients.consumer(bootstrap_servers, kafka_config))
+        self._known: set[str] = set()
+        self._new: set[Partition] = set()
+        self._new_until = 0.0
 
     def assign(self, offsets: Mapping[Partition, int]) -> None:
         """Go on reading these partitions, each from its offset."""
+        for topic in {topic for topic, _ in offsets} - self._known:
+            clients.know_topic(self._consumer, topic)
+            self._known.add(topic)
         self._consumer.incremental_assign(
             [TopicPartition(topic, partition, offset) for (topic, partition), offset in offsets.items()]
         )
+        self._new.update(offsets)
+        self._new_until = time.monotonic() + _FIRST_FETCH_SECONDS
 
     def unassign(self, partitions: Collection[Partition]) -> None:
         """Stop reading these partitions; what was fetched of them and not read is dropped."""
         self._consumer.incremental_unassign([TopicPartition(*partition) for partition in partitions])
+        self._new.difference_update(partitions)
 
     def rewind(self, offsets: Mapping[Partition, int]) -> None:
         """Read again from these offsets (a transaction was aborted)."""
@@ -102,12 +116,23 @@ class ConsumerSource:
             return None
         messages = [first]
         while len(messages) < limit:
-            more = self._consumer.consume(min(_RECORDS_A_CALL, limit - len(messages)), 0.0)
-            if not more:
+            waits = self._waits_for_new(messages)
+            more = self._consumer.consume(
+                min(_RECORDS_A_CALL, limit - len(messages)), _FETCH_STEP_SECONDS if waits else 0.0
+            )
+            if not more and not waits:
                 break
             messages += more
         records = self._without_errors(messages)
         return self._decode(records, is_full=len(messages) >= limit) if records else None
+
+    def _waits_for_new(self, messages: list[Message]) -> bool:
+        """Whether a partition that has just come has brought nothing yet and still has time to."""
+        if self._new:
+            self._new.difference_update({(message.topic(), message.partition()) for message in messages})
+            if time.monotonic() > self._new_until:
+                self._new.clear()
+        return bool(self._new)
 
     def close(self) -> None:
         """Let the connection go."""

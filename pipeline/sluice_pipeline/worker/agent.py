@@ -69,6 +69,7 @@ class Agent(threading.Thread):
             if self._in_flight and self._connection is not None and self._connection.sock is not None:
                 with contextlib.suppress(OSError):
                     self._connection.sock.shutdown(socket.SHUT_RDWR)
+                self._connection = None  # an answer may have come just before, but nothing more will
             self._changed.notify()
             return self._version
 

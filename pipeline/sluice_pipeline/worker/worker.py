@@ -117,6 +117,7 @@ class Worker:
         self._description = plan.description()
         self._hash = self._description.hash()
         self._engine = engine
+        self._evaluations = {part.id: Evaluation(engine.spark, part) for part in plan.subtopologies}
         self._state = state
         self._source_factory = source_factory
         self._observer = observer
@@ -166,6 +167,8 @@ class Worker:
             found = self._state.inspect(task)
             if found is not None:
                 self._copies.found(found)
+        for evaluation in self._evaluations.values():
+            evaluation.warm_up()
         self._agent.start()
         self._join()
         while self._ending is None:
@@ -217,7 +220,7 @@ class Worker:
                     self._launch.worker, plan.id, self._description.dead_letter_topic, plan.source.repartition
                 ),
                 self._source_factory(plan),
-                Evaluation(self._engine.spark, plan),
+                self._evaluations[plan.id],
                 producer,
                 self._offsets,
                 self._events.put,
