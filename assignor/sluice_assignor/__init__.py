@@ -4,7 +4,7 @@ from sluice_assignor import AssignmentConfig, GroupState, decide
 """
 
 from sluice_assignor.decide import decide
-from sluice_assignor.errors import InvalidConfigError, InvalidGroupError
+from sluice_assignor.errors import InvalidConfigError, InvalidGroupError, MissingSolverError
 from sluice_assignor.model import (
     Assignment,
     AssignmentConfig,
@@ -19,7 +19,7 @@ from sluice_assignor.model import (
     Wish,
     Worker,
 )
-from sluice_assignor.parameters import BalancedParameters, IncrementalParameters
+from sluice_assignor.parameters import BalancedParameters, IncrementalParameters, OptimalParameters
 from sluice_assignor.simulate import Cause, Drain, Event, Join, Leave, Pace, Timeline, TimelineStep, simulate
 
 __all__ = [
@@ -38,8 +38,10 @@ __all__ = [
     "InvalidGroupError",
     "Join",
     "Leave",
+    "MissingSolverError",
     "Move",
     "MoveReason",
+    "OptimalParameters",
     "Pace",
     "RackAwareStrategy",
     "Task",

@@ -12,7 +12,7 @@ from enum import Enum
 from uuid import UUID
 
 from sluice_assignor.errors import InvalidConfigError, InvalidGroupError
-from sluice_assignor.parameters import BalancedParameters, IncrementalParameters
+from sluice_assignor.parameters import BalancedParameters, IncrementalParameters, OptimalParameters
 from sluice_protocol.ids import TaskId
 
 RUNNING = -2
@@ -196,6 +196,7 @@ class AssignmentConfig:
     rack_aware_tags: tuple[str, ...] = ()
     balanced: BalancedParameters = field(default_factory=BalancedParameters)
     incremental: IncrementalParameters = field(default_factory=IncrementalParameters)
+    optimal: OptimalParameters = field(default_factory=OptimalParameters)
 
     def __post_init__(self) -> None:
         self._check_movement()

@@ -1,4 +1,4 @@
-"""What only one strategy reads: the parameters of the drafts of KIP-441, with their names and their limits."""
+"""What only one strategy reads: the parameters of the drafts of KIP-441 with their names and limits, and Optimal's own."""
 
 from __future__ import annotations
 
@@ -60,4 +60,23 @@ class IncrementalParameters:
             raise InvalidConfigError(
                 f"imbalancePercentage is {self.imbalance_percentage}; it must be from 0 (as even as whole tasks can "
                 "be) to 100 percent"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class OptimalParameters:
+    """What `Optimal` weighs besides KIP-925's costs.
+
+    `subtopology_spread` is what it is worth that a worker has one task of a subtopology less above an even share, in
+    thousandths of restoring a task of mean size; at 0 the spread only decides between placements that cost the same.
+    Raises InvalidConfigError naming field and value.
+    """
+
+    subtopology_spread: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.subtopology_spread <= 1_000_000:
+            raise InvalidConfigError(
+                f"subtopologySpread is {self.subtopology_spread}; it must be from 0 (only between equals) to 1000000 "
+                "thousandths of restoring a task"
             )
