@@ -35,7 +35,6 @@ SMALL_BATCH = 10_000
 MAX_REJECTED = 1_000
 """More failing rows than this in one batch is not bad data but a bad transformation."""
 
-_WARM_UP_ROUNDS = 12
 _NO_PARTITION = -1
 
 Stores = Mapping[int, Mapping[str, Store]]
@@ -92,8 +91,8 @@ class Evaluation:
             for store in plan.stores()
         }
 
-    def warm_up(self) -> None:
-        """Run every query a few times, so that the first real batch isn't the slow one (0.9 s on two busy cores).
+    def warm_up(self, rounds: int) -> None:
+        """Run every query so many times, so that the first real batch isn't the slow one (0.9 s on two busy cores).
 
         Spark is given a row and filters it out before the user's transformations, which must not be run on made-up
         data. What they raise while the query is built they will raise again when there are rows to be told with it.
@@ -102,7 +101,7 @@ class Evaluation:
         tables = [(self._queries, source if self._columns is None else source.select(list(self._columns)))]
         tables += [(self._below[store.store], _no_row(store.columns)) for store in self._plan.stores()]
         with contextlib.suppress(PySparkException):
-            for wanted, table in tables * _WARM_UP_ROUNDS:
+            for wanted, table in tables * rounds:
                 if wanted:
                     frame = to_frame(self._spark, table).where(f"_partition > {_NO_PARTITION}")
                     _asked(wanted, frame.coalesce(1))

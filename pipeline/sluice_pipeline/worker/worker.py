@@ -70,6 +70,8 @@ _RETRY_SECONDS = 1.0
 _HUNG_SECONDS = 300.0
 _STOP_SECONDS = 60.0
 _LEAVE_SECONDS = 3.0
+_WARM_UP_ROUNDS, _LEAST_ROUNDS = 30, 5
+"""The engine is warmed up before the worker joins. Most of what a round warms serves all subtopologies."""
 _TOMBSTONE_SECONDS = 43_200.0
 """Half of the changelogs' delete.retention.ms (a day): an older copy may miss deletions."""
 
@@ -168,7 +170,7 @@ class Worker:
             if found is not None:
                 self._copies.found(found)
         for evaluation in self._evaluations.values():
-            evaluation.warm_up()
+            evaluation.warm_up(max(_LEAST_ROUNDS, _WARM_UP_ROUNDS // len(self._evaluations)))
         self._agent.start()
         self._join()
         while self._ending is None:
