@@ -9,13 +9,12 @@ slot, and is slow. `movement` tries the first and falls back on the second.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Set
+from heapq import heappop, heappush
 from typing import Protocol
 
 from sluice_assignor.draft import Draft, Numbering
-from sluice_assignor.java_order import PriorityQueue, hash_of, hash_set_order
-
-MayTake = Callable[[int], bool]
+from sluice_assignor.java_order import Buckets, hash_of, is_in_order, poll, remove
 
 
 class OrderUnknown(Exception):  # noqa: N818 - it is a signal between two rooms, not a mistake
@@ -25,8 +24,8 @@ class OrderUnknown(Exception):  # noqa: N818 - it is a signal between two rooms,
 class Candidates(Protocol):
     """The workers that may take tasks over, by load."""
 
-    def poll(self, ready: Collection[int], may_take: MayTake) -> int | None:
-        """Take out the first of those who are ready and may take the task; None when there is nobody."""
+    def poll(self, fitting: Set[int]) -> int | None:
+        """Take out the first of those who may take the task; None when there is nobody."""
 
     def put_back(self, *workers: int) -> None:
         """Put those back who had a part in a movement, one by one, where their loads belong now."""
@@ -40,58 +39,78 @@ class LeastLoaded:
 
     def __init__(self, draft: Draft, numbering: Numbering) -> None:
         self._draft = draft
-        self._counts = {worker: draft.count(worker) for worker in numbering.staying}
+        self._keys = [draft.by_load(worker) for worker in range(len(numbering.workers))]
         self._polled: int | None = None
         self._may_be_out_of_order = False
 
-    def poll(self, ready: Collection[int], may_take: MayTake) -> int | None:
-        fitting = [worker for worker in ready if may_take(worker)]
+    def poll(self, fitting: Set[int]) -> int | None:
         if not fitting:
             self._may_be_out_of_order = False
             return None
         if self._may_be_out_of_order and len(fitting) > 1:
             raise OrderUnknown
-        self._polled = min(fitting, key=self._draft.by_load)
+        self._polled = min(fitting, key=self._keys.__getitem__)
         return self._polled
 
     def put_back(self, *workers: int) -> None:
         for worker in workers:
-            count = self._draft.count(worker)
+            key = self._draft.by_load(worker)
             if worker == self._polled:
                 self._polled = None
-            elif count != self._counts[worker]:
+            elif key != self._keys[worker]:
                 self._may_be_out_of_order = True
-            self._counts[worker] = count
+            self._keys[worker] = key
 
 
 class Replay:
-    """Kafka's queue itself, with its slots, and its set of those that were passed."""
+    """Kafka's queue itself, with its slots, and its set of those that were passed.
+
+    While the slots are in order, Python's own heap moves them as Java's does, only faster: no two keys are equal.
+    """
 
     def __init__(self, draft: Draft, numbering: Numbering) -> None:
         self._draft = draft
         self._keys = [draft.by_load(worker) for worker in range(len(numbering.workers))]
-        self._hashes = [hash_of(worker.process_id) for worker in numbering.workers]
-        self._queue: PriorityQueue[int] = PriorityQueue(self._keys.__getitem__)
+        self._buckets = Buckets([hash_of(worker.process_id) for worker in numbering.workers])
+        self._slots: list[tuple[float, int]] = []
         self._inside: set[int] = set()
+        self._in_order = True
         self.put_back(*numbering.staying)
 
-    def poll(self, ready: Collection[int], may_take: MayTake) -> int | None:
+    def poll(self, fitting: Set[int]) -> int | None:
         passed: list[int] = []
-        found = None
-        for worker in self._queue.drain():
-            if worker in ready and may_take(worker):
-                found = worker
-                break
-            passed.append(worker)
-        self._inside.difference_update(passed, () if found is None else (found,))
-        self.put_back(*hash_set_order(passed, self._hashes.__getitem__))
+        found = self._pass_until(fitting, passed)
+        if found is not None:
+            self._inside.remove(found)
+        if not self._slots:
+            self._in_order = True
+        for worker in self._buckets.in_order(passed):
+            heappush(self._slots, self._keys[worker])
         return found
+
+    def _pass_until(self, fitting: Set[int], passed: list[int]) -> int | None:
+        slots, poll_next = self._slots, heappop if self._in_order else poll
+        while slots:
+            worker = poll_next(slots)[1]
+            if worker in fitting:
+                return worker
+            passed.append(worker)
+        return None
 
     def put_back(self, *workers: int) -> None:
         for worker in workers:
-            self._keys[worker] = self._draft.by_load(worker)
+            self._change_key(worker)
         for worker in workers:
             if worker in self._inside:
-                self._queue.remove(worker)
+                remove(self._slots, self._keys[worker])
             self._inside.add(worker)
-            self._queue.add(worker)
+            heappush(self._slots, self._keys[worker])
+        self._in_order = self._in_order or is_in_order(self._slots)
+
+    def _change_key(self, worker: int) -> None:
+        """A load that changes inside the queue does so in its slot; nobody makes way for it."""
+        old, new = self._keys[worker], self._draft.by_load(worker)
+        self._keys[worker] = new
+        if worker in self._inside and new != old:
+            self._slots[self._slots.index(old)] = new
+            self._in_order = self._in_order and is_in_order(self._slots)

@@ -6,8 +6,10 @@ as in Kafka: workers by process id, tasks by subtopology and partition.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from uuid import UUID
 
 from sluice_assignor.java_order import process_order
@@ -28,7 +30,7 @@ class Numbering:
     @classmethod
     def of(cls, group: GroupState) -> Numbering:
         workers = sorted(group.workers.values(), key=lambda worker: process_order(worker.process_id))
-        tasks = sorted(group.tasks.values(), key=lambda task: (task.id.subtopology, task.id.partition))
+        tasks = sorted(group.tasks.values(), key=attrgetter("id"))
         return cls(tuple(workers), tuple(tasks))
 
     @cached_property
@@ -116,6 +118,16 @@ class Draft:
             standby=_named(self.standby, numbering),
             warmup=_named(self.warmup, numbering),
         )
+
+
+def holders_by_task(*roles: Role) -> defaultdict[int, set[int]]:
+    """The workers that hold each task in any of these roles."""
+    holders: defaultdict[int, set[int]] = defaultdict(set)
+    for role in roles:
+        for worker, tasks in enumerate(role):
+            for task in tasks:
+                holders[task].add(worker)
+    return holders
 
 
 def _named(role: Role, numbering: Numbering) -> dict[UUID, frozenset[TaskId]]:

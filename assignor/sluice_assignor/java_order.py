@@ -7,8 +7,9 @@ HashSet is walked in the order of its buckets. Python's UUID, heapq and set all 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from typing import Generic, TypeVar
+from collections.abc import Callable, Sequence
+from operator import le
+from typing import Any, TypeVar
 from uuid import UUID
 
 from sluice_protocol.ids import TaskId
@@ -19,6 +20,7 @@ _SMALLEST_TABLE = 16
 
 
 Element = TypeVar("Element")
+Key = TypeVar("Key", bound=tuple[Any, ...])
 
 
 def process_order(process_id: UUID) -> tuple[int, int]:
@@ -41,78 +43,84 @@ def hash_of_task(task: TaskId) -> int:
 
 def hash_set_order(added: Sequence[Element], hash_of_element: Callable[[Element], int]) -> list[Element]:
     """The order in which a HashSet is walked that these elements were added to one by one."""
-    table = _SMALLEST_TABLE
-    while len(added) * 4 > table * 3:
-        table *= 2
-    return sorted(added, key=lambda element: hash_of_element(element) & (table - 1))
+    mask = _table_for(len(added)) - 1
+    return sorted(added, key=lambda element: hash_of_element(element) & mask)
 
 
-class PriorityQueue(Generic[Element]):
-    """java.util.PriorityQueue slot by slot.
+class Buckets:
+    """`hash_set_order` of numbers whose hashes are known, for many sets of them."""
 
-    Keys are asked for at each comparison, not kept: an element whose key changed stays where it is until it is removed
-    and added again, and until then decides where others go.
+    def __init__(self, hashes: Sequence[int]) -> None:
+        self._hashes = hashes
+        self._by_table: dict[int, list[int]] = {}
+
+    def in_order(self, added: Sequence[int]) -> list[int]:
+        table = _table_for(len(added))
+        buckets = self._by_table.get(table)
+        if buckets is None:
+            buckets = self._by_table[table] = [code & (table - 1) for code in self._hashes]
+        return sorted(added, key=buckets.__getitem__)
+
+
+def poll(slots: list[Key]) -> Key:
+    """java.util.PriorityQueue.poll on its slots, which need not be in order, and whose keys may be equal.
+
+    Adding is heapq's heappush. Python's heappop takes another way down where keys are equal or out of order. Raises
+    IndexError when there is nothing to take.
     """
+    first = slots[0]
+    _fill(slots, 0)
+    return first
 
-    def __init__(self, key: Callable[[Element], tuple[float, int]]) -> None:
-        self._key = key
-        self._slots: list[Element] = []
 
-    def __bool__(self) -> bool:
-        return bool(self._slots)
+def remove(slots: list[Key], key: Key) -> None:
+    """java.util.PriorityQueue.remove of the first slot with this key. Raises ValueError when there is none."""
+    _fill(slots, slots.index(key))
 
-    def add(self, element: Element) -> None:
-        self._slots.append(element)
-        self._sift_up(len(self._slots) - 1)
 
-    def poll(self) -> Element:
-        """Take the first element out. Raises IndexError when there is none."""
-        first = self._slots[0]
-        self._fill(0)
-        return first
+def is_in_order(slots: list[Key]) -> bool:
+    """Is no slot before its parent?"""
+    return all(map(le, slots, slots[1::2])) and all(map(le, slots, slots[2::2]))
 
-    def remove(self, element: Element) -> None:
-        """Take this element out. Raises ValueError when it is not in the queue."""
-        self._fill(self._slots.index(element))
 
-    def drain(self) -> Iterator[Element]:
-        """Poll until nothing is left."""
-        while self._slots:
-            yield self.poll()
+def _fill(slots: list[Key], slot: int) -> None:
+    """Close the gap at a slot with the last element."""
+    last = slots.pop()
+    if slot == len(slots):
+        return
+    place = _sift_down(slots, slot, last)
+    if place == slot:
+        _sift_up(slots, slot, last)
 
-    def _fill(self, slot: int) -> None:
-        """Close the gap at a slot with the last element."""
-        last = self._slots.pop()
-        if slot == len(self._slots):
-            return
-        self._slots[slot] = last
-        self._sift_down(slot)
-        if self._slots[slot] is last:
-            self._sift_up(slot)
 
-    def _sift_up(self, slot: int) -> None:
-        slots, key_of, element = self._slots, self._key, self._slots[slot]
-        key = key_of(element)
-        while slot > 0:
-            parent = (slot - 1) // 2
-            if key >= key_of(slots[parent]):
-                break
-            slots[slot] = slots[parent]
-            slot = parent
-        slots[slot] = element
+def _sift_down(slots: list[Key], slot: int, key: Key) -> int:
+    size = len(slots)
+    while (child := 2 * slot + 1) < size:
+        if child + 1 < size and slots[child + 1] < slots[child]:
+            child += 1
+        if key <= slots[child]:
+            break
+        slots[slot] = slots[child]
+        slot = child
+    slots[slot] = key
+    return slot
 
-    def _sift_down(self, slot: int) -> None:
-        slots, key_of, element = self._slots, self._key, self._slots[slot]
-        key, size = key_of(element), len(slots)
-        while (child := 2 * slot + 1) < size:
-            child_key = key_of(slots[child])
-            if child + 1 < size and (sibling_key := key_of(slots[child + 1])) < child_key:
-                child, child_key = child + 1, sibling_key
-            if key <= child_key:
-                break
-            slots[slot] = slots[child]
-            slot = child
-        slots[slot] = element
+
+def _sift_up(slots: list[Key], slot: int, key: Key) -> None:
+    while slot > 0:
+        parent = (slot - 1) // 2
+        if key >= slots[parent]:
+            break
+        slots[slot] = slots[parent]
+        slot = parent
+    slots[slot] = key
+
+
+def _table_for(count: int) -> int:
+    table = _SMALLEST_TABLE
+    while count * 4 > table * 3:
+        table *= 2
+    return table
 
 
 def _spread(code: int) -> int:

@@ -23,6 +23,7 @@ class Lags:
         self._numbering = numbering
         self._acceptable = acceptable
         self._reported: list[dict[int, int]] = [{} for _ in numbering.tasks]
+        self._firsts: dict[int, tuple[int, int]] = {}
         for worker in numbering.staying:
             self._report_copies(worker)
         for worker in numbering.draining:
@@ -51,11 +52,11 @@ class Lags:
     def is_behind_another(self, worker: int, task: int) -> bool:
         """Not caught up, while some other worker has strictly less left to read."""
         lag = self.lag(worker, task)
-        return not self._is_acceptable(lag) and min(self._ranks(task, _anybody))[0] < lag
+        return not self._is_acceptable(lag) and self._first(task)[0] < lag
 
     def most_caught_up(self, task: int) -> int:
         """The first of all in the order of (lag, worker)."""
-        return min(self._ranks(task, _anybody))[1]
+        return self._first(task)[1]
 
     def most_caught_up_before(self, worker: int, task: int, may_take: Callable[[int], bool]) -> int | None:
         """The first in the order of (lag, worker) that may take the task and comes before this worker.
@@ -64,6 +65,13 @@ class Lags:
         """
         best = min(self._ranks(task, may_take), default=None)
         return best[1] if best is not None and best < (self.lag(worker, task), worker) else None
+
+    def _first(self, task: int) -> tuple[int, int]:
+        """(lag, worker) of the most caught up."""
+        first = self._firsts.get(task)
+        if first is None:
+            first = self._firsts[task] = min(self._ranks(task, _anybody))
+        return first
 
     def _ranks(self, task: int, may_take: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
         """(lag, worker) of all who reported, and of the first of those who did not."""

@@ -8,18 +8,19 @@ for as long as nobody else is caught up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Set
 from dataclasses import dataclass, field
+from heapq import heappush
 from operator import attrgetter
+from typing import NamedTuple
 
 from sluice_assignor.candidates import Candidates, LeastLoaded, OrderUnknown, Replay
-from sluice_assignor.draft import Draft, Numbering
-from sluice_assignor.java_order import PriorityQueue
+from sluice_assignor.draft import Draft, Numbering, holders_by_task
+from sluice_assignor.java_order import poll
 from sluice_assignor.lags import Lags
 
 
-@dataclass(frozen=True, slots=True)
-class Movement:
+class Movement(NamedTuple):
     """A copy that the target wants at a worker that is not ready for it, and those who are.
 
     `keepers` are draining workers that hold the task: they are asked last.
@@ -34,6 +35,20 @@ class Movement:
     def urgency(self) -> tuple[int, int]:
         """Tasks with the fewest caught-up workers come first."""
         return len(self.ready) + len(self.keepers), self.task
+
+
+class _Queued:
+    """A movement behind its urgency in a queue: equal to all others, so that only the urgency counts."""
+
+    __slots__ = ("movement",)
+
+    def __init__(self, movement: Movement) -> None:
+        self.movement = movement
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Queued)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(slots=True)
@@ -83,49 +98,56 @@ class _Mover:
         self._lags = lags
         self._numbering = numbering
         self._draining = frozenset(numbering.draining)
+        self._known_ready: dict[int, tuple[frozenset[int], tuple[int, ...]]] = {}
 
     def move_actives(self, candidates: Candidates) -> None:
+        standbys = holders_by_task(self._draft.standby)
         for movement in sorted(self._late(self._draft.active), key=attrgetter("urgency")):
-            source = self._stand_in_for_active(movement, candidates)
+            source = self._stand_in_for_active(movement, standbys[movement.task], candidates)
             self._carried_out(movement, source, candidates)
 
     def move_standbys(self, candidates: Candidates) -> None:
         """Several workers may be late with the same task: then the slots of Java's queue decide who is first."""
-        queue: PriorityQueue[Movement] = PriorityQueue(attrgetter("urgency"))
+        queue: list[tuple[int, int, _Queued]] = []
         for movement in self._late(self._draft.standby):
-            queue.add(movement)
-        for movement in queue.drain():
-            source = self._stand_in_for_standby(movement, candidates)
+            heappush(queue, (*movement.urgency, _Queued(movement)))
+        copies = holders_by_task(self._draft.active, self._draft.standby, self._draft.warmup)
+        while queue:
+            movement = poll(queue)[2].movement
+            source = self._stand_in_for_standby(movement, copies[movement.task], candidates)
             if source is not None:
                 self._carried_out(movement, source, candidates)
 
     def _late(self, role: list[set[int]]) -> list[Movement]:
         """What must not simply go where the target says, by worker, then task."""
         return [
-            self._movement(task, worker)
+            Movement(task, worker, *self._ready(task))
             for worker in self._numbering.staying
             for task in sorted(role[worker])
             if self._lags.is_behind_another(worker, task)
         ]
 
-    def _movement(self, task: int, destination: int) -> Movement:
-        caught_up = frozenset(self._lags.caught_up(task))
-        return Movement(task, destination, caught_up - self._draining, self._keepers(task, caught_up & self._draining))
+    def _ready(self, task: int) -> tuple[frozenset[int], tuple[int, ...]]:
+        """Who is caught up: those who may receive the task, and those who may only keep it."""
+        known = self._known_ready.get(task)
+        if known is None:
+            ready = frozenset(self._lags.caught_up(task))
+            known = self._known_ready[task] = (ready - self._draining, self._keepers(task, ready & self._draining))
+        return known
 
     def _keepers(self, task: int, draining: Collection[int]) -> tuple[int, ...]:
         """The worker that runs the task comes first: keeping it costs nothing."""
         runs = self._numbering.holders.get(task)
         return tuple(sorted(draining, key=lambda worker: (worker != runs, worker)))
 
-    def _stand_in_for_active(self, movement: Movement, candidates: Candidates) -> int:
+    def _stand_in_for_active(self, movement: Movement, standbys: Set[int], candidates: Candidates) -> int:
         """Let the best worker run the task until the destination is ready, and return it."""
-        standbys = self._draft.standby
-        source = candidates.poll(movement.ready, lambda worker: movement.task in standbys[worker])
+        source = candidates.poll(movement.ready & standbys)
         if source is None:
-            source = candidates.poll(movement.ready, lambda _: True)
+            source = candidates.poll(movement.ready)
         if source is None:
             source = movement.keepers[0] if movement.keepers else self._lags.most_caught_up(movement.task)
-        if movement.task in standbys[source]:
+        if source in standbys:
             self._swap(movement, source)
         else:
             self._draft.active[movement.destination].remove(movement.task)
@@ -133,22 +155,20 @@ class _Mover:
             self._warm_up(movement)
         return source
 
-    def _stand_in_for_standby(self, movement: Movement, candidates: Candidates) -> int | None:
-        """Let another worker be the standby until the destination is ready; None when nobody can."""
+    def _stand_in_for_standby(self, movement: Movement, copies: set[int], candidates: Candidates) -> int | None:
+        """Let another worker, without a copy, be the standby until the destination is ready; None when nobody can."""
         task, destination = movement.task, movement.destination
-
-        def has_no_copy(worker: int) -> bool:
-            return not self._draft.holds(worker, task)
-
-        source = candidates.poll(movement.ready, has_no_copy)
+        source = candidates.poll(movement.ready - copies)
         if source is None:
-            source = next(filter(has_no_copy, movement.keepers), None)
+            source = next((worker for worker in movement.keepers if worker not in copies), None)
         if source is None:
-            source = self._lags.most_caught_up_before(destination, task, has_no_copy)
+            source = self._lags.most_caught_up_before(destination, task, lambda worker: worker not in copies)
         if source is not None:
             self._draft.standby[destination].remove(task)
             self._draft.standby[source].add(task)
-            self._warm_up(movement)
+            copies.add(source)
+            if not self._warm_up(movement):
+                copies.remove(destination)
         return source
 
     def _swap(self, movement: Movement, source: int) -> None:
@@ -159,10 +179,13 @@ class _Mover:
         self._draft.standby[movement.destination].add(movement.task)
         self._step.swapped.add(movement.task)
 
-    def _warm_up(self, movement: Movement) -> None:
-        if self._step.warmup_slots > 0:
-            self._step.warmup_slots -= 1
-            self._draft.warmup[movement.destination].add(movement.task)
+    def _warm_up(self, movement: Movement) -> bool:
+        """Let the destination warm up, if there is a slot left."""
+        if not self._step.warmup_slots:
+            return False
+        self._step.warmup_slots -= 1
+        self._draft.warmup[movement.destination].add(movement.task)
+        return True
 
     def _carried_out(self, movement: Movement, source: int, candidates: Candidates) -> None:
         self._step.movements.append((movement, source))

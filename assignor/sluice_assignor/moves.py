@@ -7,6 +7,7 @@ target. Only the first kind changes who runs the task, and its reason is never W
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from operator import attrgetter
 from typing import Protocol
 
 from sluice_assignor.draft import Draft, Numbering
@@ -59,7 +60,7 @@ def first_owners(draft: Draft, numbering: Numbering) -> tuple[Move, ...]:
 
 
 def in_task_order(moves: list[Move]) -> tuple[Move, ...]:
-    return tuple(sorted(moves, key=lambda move: (move.task.subtopology, move.task.partition)))
+    return tuple(sorted(moves, key=attrgetter("task")))
 
 
 def named_move(numbering: Numbering, task: int, source: int | None, destination: int, reason: MoveReason) -> Move:

@@ -6,16 +6,17 @@ The names of internal topics are Kafka Streams' own (`<applicationId>-<name>-cha
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NamedTuple
 
 _WORKER = re.compile(r"worker-(0|[1-9][0-9]*)")
 _APPLICATION_ID = re.compile(r"[a-zA-Z0-9._-]{1,150}")
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class TaskId:
-    """Subtopology and partition, written `S_P` as Kafka Streams writes it."""
+class TaskId(NamedTuple):
+    """Subtopology and partition, written `S_P` as Kafka Streams writes it.
+
+    A tuple, because assigning compares and hashes ids more than it does anything else.
+    """
 
     subtopology: int
     partition: int

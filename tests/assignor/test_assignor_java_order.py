@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from heapq import heappush
 from uuid import UUID
 
-from sluice_assignor.java_order import PriorityQueue, hash_of, hash_set_order, process_order
+from sluice_assignor.java_order import Buckets, hash_of, hash_set_order, is_in_order, poll, process_order, remove
 
 IDS = [
     UUID(text)
@@ -45,15 +46,46 @@ def test_a_bigger_set_is_walked_by_twice_as_many():
     assert hash_set_order(range(14), hash_of_number) == [0, 13, 5, 10, 1, 2, 4, 11, 12, 9, 3, 7, 8, 6]
 
 
+def test_sets_of_known_hashes_are_walked_in_the_same_order():
+    buckets = Buckets([hash_of(process_id) for process_id in IDS])
+
+    assert buckets.in_order(range(14)) == hash_set_order(range(14), hash_of_number)
+    assert buckets.in_order(range(12)) == hash_set_order(range(12), hash_of_number)
+
+
+class Tens(tuple[int, ...]):
+    """A number that compares by its tens, so that the ones show which of the equals came."""
+
+    def __eq__(self, other):
+        return self[0] // 10 == other[0] // 10
+
+    def __lt__(self, other):
+        return self[0] // 10 < other[0] // 10
+
+    def __le__(self, other):
+        return self[0] // 10 <= other[0] // 10
+
+    def __ge__(self, other):
+        return self[0] // 10 >= other[0] // 10
+
+    __hash__ = None
+
+
 def test_a_queue_gives_equals_in_the_order_of_its_slots():
-    """The key is the tens, so that the ones show which of the equals came."""
-    queue: PriorityQueue[int] = PriorityQueue(lambda number: (number // 10, 0))
+    slots: list[Tens] = []
     for number in (31, 12, 23, 14, 35, 16, 27, 18, 39, 20, 11):
-        queue.add(number)
+        heappush(slots, Tens((number,)))
 
-    queue.remove(23)
+    remove(slots, next(number for number in slots if number[0] == 23))
 
-    assert list(queue.drain()) == [12, 14, 18, 11, 16, 20, 27, 35, 39, 31]
+    assert [poll(slots)[0] for _ in range(10)] == [12, 14, 18, 11, 16, 20, 27, 35, 39, 31]
+
+
+def test_a_queue_whose_keys_have_changed_in_their_slots_gives_what_is_on_top():
+    slots = [(1, 0), (2, 1), (3, 2), (0, 3), (5, 4)]
+
+    assert not is_in_order(slots)
+    assert [poll(slots)[1] for _ in range(5)] == [0, 1, 3, 2, 4]
 
 
 def hash_of_number(number: int) -> int:
