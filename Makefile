@@ -6,11 +6,14 @@ RUN := .venv/bin/python
 FAULTS ?=
 SEED ?=
 JSON ?=
+FULL ?=
+DOCUMENT ?=
 
-# A bench writes its rows to JSON=file too.
+# A bench writes its rows to JSON=file too. FULL=1 and DOCUMENT=file are bench-assignor's.
 BENCH_FLAGS = $(if $(JSON),--json $(JSON))
+ASSIGNOR_FLAGS = $(if $(FULL),--full) $(if $(DOCUMENT),--document $(DOCUMENT))
 
-.PHONY: setup demo test test-unit check format bench bench-pipeline bench-handover bench-restore chaos docs lock clean
+.PHONY: setup demo test test-unit check format bench bench-pipeline bench-handover bench-restore bench-assignor chaos docs lock clean
 
 setup:
 	@$(PYTHON) tools/setup.py
@@ -40,6 +43,9 @@ bench: bench-pipeline bench-handover bench-restore
 
 bench-pipeline bench-handover bench-restore: bench-%: setup
 	$(RUN) -m bench.$* $(BENCH_FLAGS)
+
+bench-assignor: setup
+	$(RUN) -m bench.assignor $(BENCH_FLAGS) $(ASSIGNOR_FLAGS)
 
 chaos: setup
 	FAULTS=$(FAULTS) SEED=$(SEED) $(RUN) -m pytest -m chaos
