@@ -30,6 +30,7 @@ def consumer(bootstrap_servers: str, kafka_config: Mapping[str, str], **further:
         "fetch.wait.max.ms": 20,  # an assignment change waits out the long poll in flight (505 ms -> 70 ms)
         "fetch.error.backoff.ms": 20,
         "queued.min.messages": 200_000,
+        "fetch.queue.backoff.ms": 10,  # a full queue makes the client rest for a second (230k -> 1.4M records/s)
         "queued.max.messages.kbytes": 131_072,
         "fetch.max.bytes": 33_554_432,
         "max.partition.fetch.bytes": 8_388_608,
