@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import sluice
-from sluice_assignor import AssignmentConfig
+from sluice_assignor import AssignmentConfig, BalancedParameters, IncrementalParameters, OptimalParameters
 from sluice_assignor.strategies import STRATEGIES
 from sluice_cli.local import LocalSettings
 from sluice_cli.local.backoff import Backoff
@@ -83,6 +83,9 @@ def configuration() -> str:
             "## The coordinator\n",
             *_dataclass(CoordinatorSettings),
             *_dataclass(AssignmentConfig),
+            *_dataclass(BalancedParameters),
+            *_dataclass(IncrementalParameters),
+            *_dataclass(OptimalParameters),
             f"Strategies: {_codes(sorted(STRATEGIES))}.\n",
             "## The worker's launch\n",
             *_dataclass(launch.WorkerLaunch),
