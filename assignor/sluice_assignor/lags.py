@@ -51,6 +51,8 @@ class Lags:
 
     def is_behind_another(self, worker: int, task: int) -> bool:
         """Not caught up, while some other worker has strictly less left to read."""
+        if not self._reported[task]:  # all are as far behind
+            return False
         lag = self.lag(worker, task)
         return not self._is_acceptable(lag) and self._first(task)[0] < lag
 
