@@ -87,6 +87,7 @@ SCALINGS = (
 )
 """The rows of the measured table.
 
-500 tasks on 12 workers need 82 moves: twelve workers of 41 or 42. Where a worker with standbys is lost, its 20 tasks go
-to theirs, which are not spread evenly: 10 more moves between caught-up copies even that out, or 10 tasks would stand still.
+500 tasks on 12 workers need 82 moves: twelve workers of 41 or 42. Where a worker with standbys is lost, its 20 tasks
+go to theirs, which are not spread evenly: 10 more moves between caught-up copies even that out, or 10 tasks would stand
+still.
 """
