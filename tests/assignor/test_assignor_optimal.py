@@ -20,6 +20,8 @@ from sluice_assignor import (
     Degradation,
     GroupState,
     InvalidConfigError,
+    Move,
+    MoveReason,
     OptimalParameters,
     RackAwareStrategy,
     Wish,
@@ -80,6 +82,17 @@ def test_never_moves_more_than_balance_asks_for(group: GroupState):
 
     stay = sum(len(worker.active & target.active[id_]) for id_, worker in workers.items())
     assert stay == most_that_can_stay(workers.values(), len(tasks))
+
+
+@for_every(groups(), configs(strategy=st.sampled_from(["Balanced", "Incremental", "Optimal", "Sticky"])))
+def test_no_fresh_warm_up_begins_while_one_that_has_begun_waits(group: GroupState, config: AssignmentConfig):
+    decision = decide(group, config)
+
+    moves = decision.moves
+    slots = [move for move in moves if move.task in decision.next.warmup[move.destination]]
+    fresh = [move for move in slots if not has_begun(move, group)]
+    dropped = [move for move in moves if move.reason is MoveReason.WAITING_FOR_SLOT and has_begun(move, group)]
+    assert not (fresh and dropped)
 
 
 def test_a_hot_copy_takes_over_at_once():
@@ -241,6 +254,11 @@ except MissingSolverError as error:
         "the strategy Optimal needs the package ortools, which is not installed; install it with: "
         "pip install 'sluice[assignor]', or choose another strategy\n"
     )
+
+
+def has_begun(move: Move, group: GroupState) -> bool:
+    worker = group.workers[move.destination]
+    return move.task in worker.active | worker.standby | worker.warmup
 
 
 def most_that_can_stay(workers, tasks: int) -> int:
