@@ -98,7 +98,7 @@ def settled(view: GroupView, workers: int) -> bool:
 
 def create_topics(bootstrap_servers: str) -> None:
     """The topics that belong to the user: input and outputs."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
     wanted = [NewTopic(TOPIC, PARTITIONS, 1), *(NewTopic(output, 4, 1) for output in OUTPUTS)]
     for created in admin.create_topics(wanted).values():
         created.result(30)
