@@ -6,6 +6,7 @@ Five brokers stand in five racks, each partition on two of them. P1 to P7 stand 
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Mapping
 from uuid import UUID
 
@@ -187,6 +188,60 @@ def random_group(seed: int, topics: int, nodes: int, workers: int) -> tuple[Numb
     for task in numbering.stateful:
         draft.active[rng.randrange(workers)].add(task)
     return numbering, draft
+
+
+class TestWholeDecision:
+    """60 topics of three partitions, some with state; 50 workers of one to three threads; everybody is caught up."""
+
+    @pytest.mark.parametrize("strategy", list(RackAwareStrategy))
+    def test_a_big_group_is_balanced_over_threads(self, strategy):
+        group = a_big_group(seed=1)
+
+        decision = decide(group, self.config(strategy, standbys=3))
+
+        loads = [len(decision.next.active[id_]) / worker.capacity for id_, worker in group.workers.items()]
+        assert max(loads) - min(loads) <= 1
+        assert not decision.follow_up
+        for task in group.tasks.values():
+            copies = [id_ for id_ in group.workers if task.id in decision.next.active[id_] | decision.next.standby[id_]]
+            assert len(copies) == (4 if task.stateful else 1)
+
+    def test_the_tasks_of_a_subtopology_are_spread(self):
+        group = a_big_group(seed=1)
+
+        active = decide(group, self.config(BALANCE_SUBTOPOLOGY, standbys=3)).next.active
+
+        for tasks in active.values():
+            assert max(Counter(task.subtopology for task in tasks).values(), default=0) <= 3
+
+    def test_with_state_nothing_moves_for_traffic_that_costs_nothing(self):
+        group = a_big_group(seed=2)
+        stateful = {task.id for task in group.tasks.values() if task.stateful}
+
+        with_racks = decide(group, self.config(MIN_TRAFFIC, standbys=1, traffic_cost=0, non_overlap_cost=10)).next
+        without = decide(group, self.config(RackAwareStrategy.NONE, standbys=1)).next
+
+        assert with_racks.standby == without.standby
+        for id_ in group.workers:
+            assert with_racks.active[id_] & stateful == without.active[id_] & stateful
+
+    @staticmethod
+    def config(strategy, *, standbys, **costs):
+        return AssignmentConfig(num_standby_replicas=standbys, rack_aware_strategy=strategy, **costs)
+
+
+def a_big_group(seed: int) -> GroupState:
+    rng = random.Random(seed)
+    racks = [f"r{number}" for number in range(10)]
+    tasks = {}
+    for topic in range(60):
+        stateful = rng.random() < 0.5
+        for partition in range(3):
+            replicas = (frozenset(rng.sample(racks, 2)),)
+            id_ = TaskId(topic, partition)
+            tasks[id_] = Task(id_, stateful, source_racks=replicas, changelog_racks=replicas)
+    workers = [Worker(UUID(int=number + 1), capacity=rng.randint(1, 3), rack=rng.choice(racks)) for number in range(50)]
+    return GroupState(tasks, {worker.process_id: worker for worker in workers})
 
 
 class TestEnablement:
