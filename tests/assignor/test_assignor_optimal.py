@@ -116,6 +116,13 @@ def test_a_started_warm_up_goes_on_though_another_copy_has_less_left():
     assert outcome.warmup == {"b": "0_2"}
 
 
+def test_who_was_just_given_a_task_keeps_it_before_having_reported_a_copy():
+    group = a_group("0_0 0_1", workers="a b").running(a="0_1", b="0_0").state
+    silent = {id_: replace(worker, copies={}) for id_, worker in group.workers.items()}
+
+    assert decide(replace(group, workers=silent), OPTIMAL).moves == ()
+
+
 def test_the_copy_with_the_least_left_comes_first():
     group = a_group("0_0 0_1 0_2 0_3", workers="a b").running(a="0_0 0_1 0_2 0_3").on_disk(20_000, b="0_3")
 
