@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 from uuid import UUID
 
 from sluice_assignor.errors import InvalidConfigError, InvalidGroupError
@@ -258,9 +259,8 @@ class MoveReason(Enum):
     STANDBY = "standby placed"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One task on its way from one worker to another, and why.
+class Move(NamedTuple):
+    """One task on its way from one worker to another, and why. (A tuple: a big group's decision has thousands.)
 
     `source` runs or holds the task until the destination can; None when nobody does. `left_to_restore`: offsets that
     the destination's copy lacks. `in_line`: the place of a copy that waits for a warm-up slot, 1 if it is the next.

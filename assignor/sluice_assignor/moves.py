@@ -72,13 +72,13 @@ def named_move(
     unbalanced_by: int = 0,
 ) -> Move:
     return Move(
-        task=numbering.tasks[task].id,
-        source=None if source is None else numbering.workers[source].process_id,
-        destination=numbering.workers[destination].process_id,
-        reason=reason,
-        left_to_restore=left_to_restore,
-        in_line=in_line,
-        unbalanced_by=unbalanced_by,
+        numbering.tasks[task].id,
+        None if source is None else numbering.workers[source].process_id,
+        numbering.workers[destination].process_id,
+        reason,
+        left_to_restore,
+        in_line,
+        unbalanced_by,
     )
 
 
