@@ -27,6 +27,7 @@ from rich.table import Table
 from truth import OUTPUTS, Comparison, batch, compare, read_topic
 from watcher import Watcher
 
+from sluice_assignor import AssignmentConfig
 from sluice_cli.local import LocalApplication
 from sluice_cli.local.application import WaitTimeoutError
 from sluice_cli.local.settings import LocalSettings
@@ -117,9 +118,8 @@ def run(directory: Path) -> None:
             bootstrap_servers=kafka.bootstrap_servers,
             application_id=APPLICATION,
             run_directory=directory,
-            acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
+            assignment=AssignmentConfig(acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG, max_warmup_replicas=4),
             restore_bytes_per_second=RESTORE_BYTES_PER_SECOND,
-            max_warmup_replicas=4,
             heartbeat_interval_ms=500,
             environment={"PYTHONPATH": str(Path(__file__).parent)},
         )
