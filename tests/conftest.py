@@ -61,7 +61,8 @@ def kubernetes() -> Iterator[KubernetesCluster]:
 def nodes(kubernetes: KubernetesCluster) -> Iterator[NodeAgent]:
     """Four nodes in two zones; the image `shell` has this machine's programs. Heal a node that you have cut off."""
     nodes = {"node-a-0": "zone-a", "node-a-1": "zone-a", "node-b-0": "zone-b", "node-b-1": "zone-b"}
-    with NodeAgent(kubernetes.client_of(NODE_AGENT), nodes, {"shell": Image()}) as agent:
+    client, certificate = kubernetes.client_of(NODE_AGENT), kubernetes.serving_certificate
+    with NodeAgent(client, nodes, {"shell": Image()}, certificate=certificate) as agent:
         yield agent
 
 

@@ -67,7 +67,13 @@ class Pods:
         self.client.delete(f"{self.base}/pods/{name}", body or None)
 
     def log(self, name: str) -> str:
-        return self.nodes.log(self.namespace, name)
+        """As `kubectl logs` has it; nothing as long as no container has started."""
+        try:
+            return self.client.text(f"{self.base}/pods/{name}/log")
+        except ApiError as error:
+            if error.reason not in ("BadRequest", "NotFound"):
+                raise
+            return ""
 
     def start(self, name: str, script: str = SLEEPS, **options: Any) -> None:
         self.create(name, script, **options)

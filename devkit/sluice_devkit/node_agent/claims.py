@@ -40,7 +40,9 @@ class Claims:
         self._reaches: dict[str, Reach] = {}
 
     async def install(self) -> None:
-        """Make the storage classes."""
+        """Make the storage classes, and learn about the volumes that an earlier agent has made."""
+        for volume in (await self._api.get(_VOLUMES))["items"]:
+            self._reaches[volume["metadata"]["name"]] = _reach_of(volume)
         for name in _LABELS:
             is_default = {"storageclass.kubernetes.io/is-default-class": str(name == ZONAL).lower()}
             body = {
@@ -150,6 +152,12 @@ def _volume(name: str, claim: Json, directory: Path, reach: Reach) -> Json:
             },
         },
     }
+
+
+def _reach_of(volume: Json) -> Reach:
+    terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    expression = terms[0]["matchExpressions"][0]
+    return Reach(expression["key"], expression["values"][0])
 
 
 async def _unless_gone(change: Awaitable[Json]) -> None:
