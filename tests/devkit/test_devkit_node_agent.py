@@ -320,6 +320,15 @@ def test_readiness_follows_its_probe(pods, probe):
     assert pods.status("web")["restartCount"] == 0
 
 
+def test_a_probe_of_a_port_without_a_name_fails_and_no_other_pod_notices(pods):
+    probe = {"httpGet": {"port": "nameless"}, "periodSeconds": 1, "failureThreshold": 1}
+    pods.create("lost", container={"readinessProbe": probe})
+
+    pods.until(lambda: "running" in pods.status("lost")["state"], "it runs")
+    pods.start("neighbour")
+    assert not pods.is_ready("lost")
+
+
 def test_a_container_that_is_not_alive_is_restarted(pods):
     probe = {"exec": {"command": ["test", "!", "-e", "/work/dead"]}, "periodSeconds": 1, "failureThreshold": 1}
     container = {"livenessProbe": probe, "volumeMounts": [{"name": "work", "mountPath": "/work"}]}

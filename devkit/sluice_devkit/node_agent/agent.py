@@ -105,8 +105,11 @@ class NodeAgent:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=not self._own_directory)
         self._guard = ProcessGuard(remove=[self._directory] if self._own_directory else [])
         self._thread.start()
-        self._serving.wait(START_SECONDS)
-        self._check()
+        try:
+            self._await_serving()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:
@@ -319,6 +322,11 @@ class NodeAgent:
         self._scheduler.look_again()
 
     # --- between the threads
+
+    def _await_serving(self) -> None:
+        if not self._serving.wait(START_SECONDS):
+            raise KubernetesError(f"The node agent could not register its nodes within {START_SECONDS} s.")
+        self._check()
 
     def _await(self, work: Coroutine[None, None, _Result]) -> _Result:
         if self._loop is None or not self._thread.is_alive():
