@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sluice_cli.durations import show_duration
 from sluice_cli.errors import MistakeError
 from sluice_cli.local.backoff import Backoff
+from sluice_protocol.durations import show_duration
 from sluice_protocol.ids import check_application_id
 from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE, SECRET_VARIABLE, WorkerLaunch
 
