@@ -7,6 +7,7 @@ from pathlib import Path
 
 from bench.ground import Ground, Job
 from bench.harness import tell
+from sluice_assignor import AssignmentConfig
 from sluice_cli.local import LocalApplication, LocalSettings
 from sluice_protocol.heartbeat import Role
 from sluice_protocol.view import GroupView
@@ -27,7 +28,7 @@ def counts(ground: Ground, job: Job, acceptable_recovery_lag: int = 10_000) -> L
             application_id=job.name,
             run_directory=ground.directory / job.name,
             threads=THREADS,
-            acceptable_recovery_lag=acceptable_recovery_lag,
+            assignment=AssignmentConfig(acceptable_recovery_lag=acceptable_recovery_lag),
             environment={
                 "BENCH_APPLICATION": job.name,
                 "BENCH_SOURCE": job.source,

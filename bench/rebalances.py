@@ -74,10 +74,10 @@ class Rebalance:
         if self.moment is Moment.SCRATCH:
             return _group(tasks, workers)
         rng.shuffle(workers)
-        members = workers if self.moment is Moment.STEADY else workers[: int(len(workers) * STAYS)]
+        stay = len(workers) if self.moment is Moment.STEADY else int(len(workers) * STAYS)
         plain = replace(self.config(), rack_aware_strategy=RackAwareStrategy.NONE)
-        held = decide(_group(tasks, members), plain).target
-        return _group(tasks, [_at_rest(worker, held) if worker in members else worker for worker in workers])
+        held = decide(_group(tasks, workers[:stay]), plain).target
+        return _group(tasks, [*(_at_rest(worker, held) for worker in workers[:stay]), *workers[stay:]])
 
     def _tasks(self, rng: random.Random) -> Iterable[Task]:
         for number in range(self.tasks):

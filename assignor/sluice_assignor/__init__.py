@@ -5,6 +5,7 @@ from sluice_assignor import AssignmentConfig, GroupState, decide
 
 from sluice_assignor.decide import decide
 from sluice_assignor.errors import InvalidConfigError, InvalidGroupError, MissingSolverError
+from sluice_assignor.explanations import explain
 from sluice_assignor.model import (
     Assignment,
     AssignmentConfig,
@@ -50,5 +51,6 @@ __all__ = [
     "Wish",
     "Worker",
     "decide",
+    "explain",
     "simulate",
 ]

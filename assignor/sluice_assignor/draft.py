@@ -51,6 +51,10 @@ class Numbering:
         return tuple(number for number, task in enumerate(self.tasks) if not task.stateful)
 
     @cached_property
+    def task_ids(self) -> list[TaskId]:
+        return [task.id for task in self.tasks]
+
+    @cached_property
     def task_numbers(self) -> dict[TaskId, int]:
         return {task.id: number for number, task in enumerate(self.tasks)}
 
@@ -105,7 +109,8 @@ class Draft:
 
     def by_load(self, worker: int) -> tuple[float, int]:
         """The sort key of the least loaded worker; of equals the first."""
-        return self.load(worker), worker
+        held = len(self.active[worker]) + len(self.standby[worker]) + len(self.warmup[worker])  # asked all the time
+        return held / self.capacity[worker], worker
 
     def active_holders(self) -> dict[int, int]:
         """Each task that runs somewhere, and where."""
@@ -131,7 +136,7 @@ def holders_by_task(*roles: Role) -> defaultdict[int, set[int]]:
 
 
 def _named(role: Role, numbering: Numbering) -> dict[UUID, frozenset[TaskId]]:
+    id_of = numbering.task_ids.__getitem__
     return {
-        worker.process_id: frozenset(numbering.tasks[task].id for task in tasks)
-        for worker, tasks in zip(numbering.workers, role, strict=True)
+        worker.process_id: frozenset(map(id_of, tasks)) for worker, tasks in zip(numbering.workers, role, strict=True)
     }

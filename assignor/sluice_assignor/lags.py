@@ -7,6 +7,7 @@ are kept, and everybody else is one class per task; the ranking of all workers i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 
 from sluice_assignor.draft import Numbering
 from sluice_assignor.model import MAX_LAG, RUNNING, UNKNOWN_OFFSET_SUM, Task
@@ -51,6 +52,8 @@ class Lags:
 
     def is_behind_another(self, worker: int, task: int) -> bool:
         """Not caught up, while some other worker has strictly less left to read."""
+        if not self._reported[task]:  # all are as far behind
+            return False
         lag = self.lag(worker, task)
         return not self._is_acceptable(lag) and self._first(task)[0] < lag
 
@@ -70,7 +73,10 @@ class Lags:
         """(lag, worker) of the most caught up."""
         first = self._firsts.get(task)
         if first is None:
-            first = self._firsts[task] = min(self._ranks(task, _anybody))
+            reported = self._reported[task]
+            lag = self._lag_without_copy(task)
+            others = ((lag, worker) for worker in self._numbering.staying if worker not in reported)
+            first = self._firsts[task] = min((*zip(reported.values(), reported, strict=True), *islice(others, 1)))
         return first
 
     def _ranks(self, task: int, may_take: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
@@ -104,10 +110,6 @@ class Lags:
             if task is not None:
                 copy = held.copies.get(task_id)
                 self._reported[task][worker] = _lag_of(copy.offset_sum if copy else 0, self._numbering.tasks[task])
-
-
-def _anybody(worker: int) -> bool:
-    return True
 
 
 def _lag_of(offset_sum: int, task: Task) -> int:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
+from typing import NamedTuple
 from uuid import UUID
 
 from sluice_assignor.errors import InvalidConfigError, InvalidGroupError
@@ -258,14 +259,21 @@ class MoveReason(Enum):
     STANDBY = "standby placed"
 
 
-@dataclass(frozen=True, slots=True)
-class Move:
-    """One task on its way from one worker to another, and why."""
+class Move(NamedTuple):
+    """One task on its way from one worker to another, and why. (A tuple: a big group's decision has thousands.)
+
+    `source` runs or holds the task until the destination can; None when nobody does. `left_to_restore`: offsets that
+    the destination's copy lacks. `in_line`: the place of a copy that waits for a warm-up slot, 1 if it is the next.
+    `unbalanced_by`: how many more tasks of this kind, with or without state, the source runs now.
+    """
 
     task: TaskId
     source: UUID | None
     destination: UUID
     reason: MoveReason
+    left_to_restore: int = 0
+    in_line: int = 0
+    unbalanced_by: int = 0
 
 
 class Wish(Enum):

@@ -1,4 +1,4 @@
-"""What only one strategy reads: the parameters of the drafts of KIP-441 with their names and limits, and Optimal's own."""
+"""What only one strategy reads: the parameters of the drafts of KIP-441, with names and limits, and Optimal's own."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 
 from sluice_assignor import AssignmentConfig, Decision, GroupState, decide
 from sluice_coordinator.group import Group, GroupConfig, Recorded, effects, events
+from sluice_coordinator.group.config import Racks
 from sluice_coordinator.group.views import group_view
 from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.settings import CoordinatorSettings
@@ -36,6 +37,7 @@ class Topics(Protocol):
     def check(self) -> None: ...
     def prepare(self, topology: TopologyDescription) -> tuple[int, ...] | Status: ...
     def end_offset_sums(self, changelogs: Mapping[TaskId, Sequence[str]]) -> dict[TaskId, int]: ...
+    def racks(self, topics: Sequence[str]) -> Racks: ...
 
 
 class Fencing(Protocol):
@@ -184,11 +186,12 @@ class Driver:
         group = self._group
         try:
             ends = await in_thread(lambda: self._topics.end_offset_sums(fetch.changelogs))
+            racks = await in_thread(lambda: self._topics.racks(fetch.topics))
         except Exception as error:
             self._doubts_kafka.set()
             self._tell_if_current(group, events.EndOffsetsFailed(str(error)))
         else:
-            self._tell_if_current(group, events.EndOffsetsFetched(ends))
+            self._tell_if_current(group, events.EndOffsetsFetched(ends, racks))
 
     async def _record(self, footprint: Recorded) -> None:
         group = self._group

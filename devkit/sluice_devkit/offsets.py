@@ -74,6 +74,11 @@ def longest_stand_still(advances: Sequence[Advance], start: float, end: float) -
     return max(still, key=lambda time_span: time_span.seconds)
 
 
+def _client(bootstrap_servers: str, config: Mapping[str, str] | None) -> dict[str, str | int | float | bool]:
+    """A broker that is killed under an observer is what it observes, and nothing to log."""
+    return {"bootstrap.servers": bootstrap_servers, "log_level": 2, **(config or {})}
+
+
 class OffsetWatch:
     """Polls a group's committed offsets in a thread and keeps every advance.
 
@@ -93,7 +98,7 @@ class OffsetWatch:
         interval: float = 0.015,
         config: Mapping[str, str] | None = None,
     ) -> None:
-        settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap_servers, **(config or {})}
+        settings = _client(bootstrap_servers, config)
         self._consumer = Consumer(
             {**settings, "group.id": group, "enable.auto.commit": False, "isolation.level": "read_uncommitted"}
         )
@@ -347,7 +352,7 @@ class CommitWitness:
     """
 
     def __init__(self, bootstrap_servers: str, group: str, config: Mapping[str, str] | None = None) -> None:
-        settings: dict[str, str | int | float | bool] = {"bootstrap.servers": bootstrap_servers, **(config or {})}
+        settings = _client(bootstrap_servers, config)
         self._group = group
         self._admin = AdminClient(settings)
         self._consumer = Consumer(

@@ -27,6 +27,7 @@ from rich.table import Table
 from truth import OUTPUTS, Comparison, batch, compare, read_topic
 from watcher import Watcher
 
+from sluice_assignor import AssignmentConfig
 from sluice_cli.local import LocalApplication
 from sluice_cli.local.application import WaitTimeoutError
 from sluice_cli.local.settings import LocalSettings
@@ -98,7 +99,7 @@ def settled(view: GroupView, workers: int) -> bool:
 
 def create_topics(bootstrap_servers: str) -> None:
     """The topics that belong to the user: input and outputs."""
-    admin = AdminClient({"bootstrap.servers": bootstrap_servers})
+    admin = AdminClient({"bootstrap.servers": bootstrap_servers, "log_level": 2})
     wanted = [NewTopic(TOPIC, PARTITIONS, 1), *(NewTopic(output, 4, 1) for output in OUTPUTS)]
     for created in admin.create_topics(wanted).values():
         created.result(30)
@@ -117,9 +118,8 @@ def run(directory: Path) -> None:
             bootstrap_servers=kafka.bootstrap_servers,
             application_id=APPLICATION,
             run_directory=directory,
-            acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG,
+            assignment=AssignmentConfig(acceptable_recovery_lag=ACCEPTABLE_RECOVERY_LAG, max_warmup_replicas=4),
             restore_bytes_per_second=RESTORE_BYTES_PER_SECOND,
-            max_warmup_replicas=4,
             heartbeat_interval_ms=500,
             environment={"PYTHONPATH": str(Path(__file__).parent)},
         )

@@ -19,7 +19,12 @@ class Feeder(threading.Thread):
         super().__init__(name="feeder", daemon=True)
         # Java's default partitioner, so that a record lies where its key's state is.
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap_servers, "partitioner": "murmur2_random", "linger.ms": 5}
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "partitioner": "murmur2_random",
+                "linger.ms": 5,
+                "log_level": 2,  # the broker ends before this does, which is no news
+            }
         )
         self._records = records
         self._rate = rate

@@ -13,7 +13,7 @@ from enum import Enum
 from sluice_operator.observed import Membership, Observed, Phase, Problem
 from sluice_operator.spec.model import Condition
 from sluice_protocol.heartbeat import Role, StatusCode
-from sluice_protocol.view import GroupView
+from sluice_protocol.view import GroupView, TaskView
 
 _NAMED = 5
 """So many things are named in a message; of the others only their number."""
@@ -52,15 +52,26 @@ def conditions(observed: Observed) -> tuple[Condition, ...]:
 
 def ready(observed: Observed) -> Fact:
     """Does every task run?"""
-    for judge in (_gone, _refused, _no_kafka, _no_topology, _no_workers, _failing_workers, _failed_tasks):
+    for judge in (
+        _gone,
+        _refused,
+        _no_kafka,
+        _no_topology,
+        _no_workers,
+        _refused_parts,
+        _failing_workers,
+        _failed_tasks,
+    ):
         obstacle = judge(observed)
         if obstacle is not None:
             return obstacle
     group = _group(observed)
     actives = [task for task in group.tasks if task.role is Role.ACTIVE]
-    idle = [task for task in actives if task.state not in ("running", "releasing")]
-    if idle or not actives:
-        which = _some(f"{task.task} {task.state}" for task in idle) or "the first worker has still to join"
+    if not actives:
+        return Fact(Truth.FALSE, "NoWorkerYet", "No worker has joined yet; see the events and logs of its pod.")
+    idle = [task for task in actives if not _runs(task, group.acceptable_recovery_lag)]
+    if idle:
+        which = _some(f"{task.task} {task.state}" for task in idle)
         return Fact(Truth.FALSE, "TasksNotRunning", f"{len(idle)} of {len(actives)} tasks don't run yet: {which}.")
     return Fact(Truth.TRUE, "AllTasksRunning", f"All {len(actives)} tasks run.")
 
@@ -119,7 +130,7 @@ def draining(observed: Observed) -> Fact:
     ]
     if not leaving:
         return Fact(Truth.FALSE, "NobodyLeaves", "No worker is being drained.")
-    return Fact(Truth.TRUE, "HandingOver", f"{_some(sorted(leaving))} hands its tasks over before its pod is deleted.")
+    return Fact(Truth.TRUE, "HandingOver", f"Emptied before their pods are deleted: {_some(sorted(leaving))}.")
 
 
 def paused(observed: Observed) -> Fact:
@@ -150,6 +161,12 @@ _TOPIC_REASONS = {
 # What stands in the way of Ready, in the order in which it is looked for.
 
 
+def _runs(task: TaskView, acceptable_lag: int) -> bool:
+    """A hot task that is being handed over stands still for less than a status is worth."""
+    is_hot = not task.stateful or (task.lag is not None and task.lag <= acceptable_lag)
+    return task.state in ("running", "releasing") or (task.state == "restoring" and is_hot)
+
+
 def _gone(observed: Observed) -> Fact | None:
     if not observed.app.is_going:
         return None
@@ -174,6 +191,10 @@ def _no_workers(observed: Observed) -> Fact | None:
     if observed.app.spec is not None and observed.app.spec.workers.replicas == 0:
         return Fact(Truth.FALSE, "ScaledToZero", "spec.workers.replicas is 0; scale it up to process records.")
     return None
+
+
+def _refused_parts(observed: Observed) -> Fact | None:
+    return None if observed.refusal is None else Fact(Truth.FALSE, "PodsRefused", observed.refusal)
 
 
 def _failing_workers(observed: Observed) -> Fact | None:

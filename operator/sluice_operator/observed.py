@@ -113,7 +113,8 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """Everything that is decided from. `reaches_kafka`: whether the last call to Kafka succeeded."""
+    """Everything that is decided from. `reaches_kafka`: whether the last call to Kafka succeeded. `refusal`: what the
+    API said when it last refused a pod or volume."""
 
     app: App
     pods: tuple[Pod, ...]
@@ -121,14 +122,21 @@ class Observed:
     group: GroupView | None
     reaches_kafka: bool
     now: datetime
+    refusal: str | None = None
 
 
 def observe(
-    app: App, group: GroupView | None, reaches_kafka: bool, pods: list[Any], claims: list[Any], now: datetime
+    app: App,
+    group: GroupView | None,
+    reaches_kafka: bool,
+    pods: list[Any],
+    claims: list[Any],
+    now: datetime,
+    refusal: str | None = None,
 ) -> Observed:
     """Put it together. The group must have been looked at before the pods: a member without a pod is then gone."""
     read = tuple(replace(pod, membership=_membership(pod, group)) for pod in map(read_pod, pods))
-    return Observed(app, read, tuple(map(read_claim, claims)), group, reaches_kafka, now)
+    return Observed(app, read, tuple(map(read_claim, claims)), group, reaches_kafka, now, refusal)
 
 
 def read_app(item: Mapping[str, Any]) -> App:

@@ -6,8 +6,11 @@ many ties, copies in every state, workers that lack a tag, racks with something 
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -18,6 +21,12 @@ from sluice_assignor.model import MAX_LAG, RUNNING, UNKNOWN_OFFSET_SUM
 from sluice_protocol.ids import TaskId
 
 Case = dict[str, Any]
+
+
+def read_golden(name: str) -> list[Case]:
+    """Cases and Kafka's answers to them, `input` and `expected`."""
+    with gzip.open(Path(__file__).parent / "golden" / f"{name}.jsonl.gz", "rt") as lines:
+        return [json.loads(line) for line in lines]
 
 
 def our_answer(case: Mapping[str, Any]) -> Case:

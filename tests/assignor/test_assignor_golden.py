@@ -6,23 +6,11 @@ plainer assignor differs from Kafka, because the slots of its queues decide.
 
 from __future__ import annotations
 
-import gzip
-import json
-from pathlib import Path
-
 import pytest
-from assignor_cases import Case, our_answer
+from assignor_cases import Case, our_answer, read_golden
 
-GOLDEN = Path(__file__).parent / "golden"
-
-
-def read_cases(name: str) -> list[Case]:
-    with gzip.open(GOLDEN / f"{name}.jsonl.gz", "rt") as lines:
-        return [json.loads(line) for line in lines]
-
-
-CORPUS = read_cases("kafka_4_1_1")
-TRAPS = read_cases("traps")
+CORPUS = read_golden("kafka_4_1_1")
+TRAPS = read_golden("traps")
 
 
 def test_the_corpus_has_cases_of_all_kinds():

@@ -17,7 +17,7 @@ from sluice_assignor import (
     simulate,
 )
 
-CONFIG = AssignmentConfig()
+CONFIG = AssignmentConfig("HighAvailability")
 RATE = 10_000
 """Offsets a second: a copy from scratch is hot after 9 s, and complete after 10 s."""
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections import Counter
 
 import pytest
-from assignor_groups import Group, Outcome, a_group, is_balanced
+from assignor_groups import END, Group, Outcome, a_group, is_balanced
 from assignor_inputs import configs, for_every, groups, staying
 from hypothesis import strategies as st
 
 from sluice_assignor import AssignmentConfig, GroupState, decide
+from sluice_assignor.model import UNKNOWN_OFFSET_SUM
 
 TWELVE = "0_0 0_1 0_2 0_3 1_0 1_1 1_2 1_3 2_0 2_1 2_2 2_3"
 
@@ -175,6 +176,12 @@ def test_a_task_with_a_caught_up_copy_elsewhere_is_given_up_before_others():
 
     assert outcome.active == {"a": "0_2 0_3", "b": "0_0 0_1"}
     assert not outcome.follow_up
+
+
+def test_a_copy_whose_position_is_not_known_is_worth_nothing():
+    group = a_group("0_0", workers="a b").on_disk(END - UNKNOWN_OFFSET_SUM, a="0_0").on_disk(60_000, b="0_0")
+
+    assert decided(group).target == {"b": "0_0"}
 
 
 def test_a_warm_up_that_has_begun_is_not_dropped_for_a_fresh_one():

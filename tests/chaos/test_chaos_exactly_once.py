@@ -23,6 +23,7 @@ from chaos_schedule import HITS, schedule
 from chaos_stage import Stage
 from confluent_kafka.admin import AdminClient, NewTopic
 
+from sluice_assignor import AssignmentConfig
 from sluice_cli.local import LocalApplication, LocalSettings
 from sluice_cli.local.backoff import Backoff
 from sluice_devkit.kafka import KafkaCluster
@@ -77,7 +78,7 @@ def settings(kafka: KafkaCluster, directory: Path, aims: Aims) -> LocalSettings:
         workers=2,
         threads=1,
         restorers=1,
-        acceptable_recovery_lag=100,
+        assignment=AssignmentConfig(acceptable_recovery_lag=100),
         heartbeat_interval_ms=300,
         session_timeout_ms=SESSION_TIMEOUT_MS,
         worker_command=(sys.executable, str(HERE / "worker_main.py")),

@@ -7,12 +7,13 @@ work waits until somebody (a test, or the seeded explorer) lets it happen.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from sluice_assignor import AssignmentConfig
 from sluice_coordinator.group import Group, GroupConfig, Recorded, effects, events
+from sluice_coordinator.group.config import Racks
 from sluice_coordinator.group.views import group_view
 from sluice_protocol.heartbeat import (
     RUNNING,
@@ -26,7 +27,7 @@ from sluice_protocol.heartbeat import (
     StatusCode,
     TaskCopy,
 )
-from sluice_protocol.ids import JOIN, LEAVE, Epoch, TaskId, worker_name
+from sluice_protocol.ids import JOIN, LEAVE, Epoch, TaskId, worker_name, worker_slot
 from sluice_protocol.topology import Subtopology, TopologyDescription
 from sluice_protocol.view import GroupView
 
@@ -129,6 +130,7 @@ class Process:
             sequence=self.sequence,
             topology_hash=self.topology.hash(),
             capacity=2,
+            rack=self.world.racks.get(worker_slot(self.worker)),
             topology=self.topology if epoch == JOIN or self.sends_topology else None,
             grants=tuple(self.holdings.values()),
             copies=tuple(self._copies()),
@@ -278,7 +280,11 @@ class Coordinator:
                 self.handle(self.world.prepare(effect.topology, reachable=kafka))
             case effects.FetchEndOffsets():
                 ends = dict.fromkeys(effect.changelogs, END)
-                self.handle(events.EndOffsetsFetched(ends) if kafka else events.EndOffsetsFailed("timed out"))
+                racks = {
+                    place: found for place, found in self.world.partition_racks.items() if place[0] in effect.topics
+                }
+                fetched = events.EndOffsetsFetched(ends, racks)
+                self.handle(fetched if kafka else events.EndOffsetsFailed("timed out"))
             case effects.RecordFootprint():
                 if self is self.world.coordinator:
                     self.world.storage = effect.footprint
@@ -304,6 +310,9 @@ class World:
     storage: Recorded = field(default_factory=Recorded)
     now_ms: int = 1_000_000
     missing_topic: str | None = None
+    racks: Mapping[int, str] = field(default_factory=dict)
+    """Of workers, by slot."""
+    partition_racks: Racks = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.broker = Broker()

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 from coordinator_simulation import COUNTS, END, STATEFUL, Process, World
 
-from sluice_assignor import AssignmentConfig
+from sluice_assignor import AssignmentConfig, RackAwareStrategy
 from sluice_coordinator.group import Recorded, effects, events
 from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, Role, StatusCode, TaskCopy
 from sluice_protocol.ids import JOIN, Epoch, TaskId
 from sluice_protocol.topology import Subtopology, TopologyDescription
 
+STATELESS = TopologyDescription("orders", (Subtopology(0, source_topics=("orders",)),))
 ALL = {"0_0", "0_1", "0_2", "0_3"}
 
 
@@ -91,6 +92,42 @@ def test_when_the_last_worker_has_left_the_next_start_needs_no_adoption() -> Non
 
     assert world.storage == Recorded()
     assert world.view.state == "empty"
+
+
+# Racks.
+
+NEAR_AND_FAR = {("orders", partition): frozenset({"ab"[partition // 2]}) for partition in range(4)}
+LEAST_TRAFFIC = AssignmentConfig(strategy="HighAvailability", rack_aware_strategy=RackAwareStrategy.MIN_TRAFFIC)
+
+
+def test_tasks_go_where_their_partitions_are_near() -> None:
+    _, [first, second] = a_group(
+        [0, 1], topology=STATELESS, racks={0: "a", 1: "b"}, partition_racks=NEAR_AND_FAR, assignment=LEAST_TRAFFIC
+    )
+
+    assert first.held(Role.ACTIVE) == {"0_0", "0_1"}
+    assert second.held(Role.ACTIVE) == {"0_2", "0_3"}
+
+
+def test_racks_are_asked_for_only_where_workers_have_some() -> None:
+    for racks, topics in (({0: "a"}, ("orders", "orders-counts-changelog")), ({}, ())):
+        world = World(racks=racks)
+        world.start(0)
+        world.deliver_request()
+        while not isinstance(world.coordinator.requests[0], effects.FetchEndOffsets):
+            world.coordinator.serve()
+
+        assert world.coordinator.requests[0].topics == topics
+
+
+def test_a_wish_that_is_left_out_is_said_once() -> None:
+    world, _ = a_group(
+        [0, 1, 2], topology=STATELESS, racks={0: "a", 1: "b"}, partition_racks=NEAR_AND_FAR, assignment=LEAST_TRAFFIC
+    )
+
+    said = [fact for fact in world.coordinator.facts if "left out" in fact]
+    assert len(said) == 1
+    assert said[0].startswith("saving traffic between racks is left out: worker ")
 
 
 # Warm-ups and hand-overs.

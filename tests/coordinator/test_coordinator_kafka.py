@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from coordinator_process import Worker, running_coordinator, wait_for
 
 from sluice_coordinator.fencing import Fencer
 from sluice_coordinator.topics.admin import KafkaUnreachableError, TopicAdmin
+from sluice_devkit.kafka import KafkaCluster
 from sluice_protocol import view
 from sluice_protocol.heartbeat import Code, Role, Status, StatusCode
 from sluice_protocol.ids import LEAVE, TaskId, transactional_id
@@ -91,6 +92,19 @@ def test_an_unreachable_kafka_is_named_with_its_reason() -> None:
 
     with pytest.raises(KafkaUnreachableError, match=r"Kafka at 127\.0\.0\.1:1 does not answer: .*Connection refused"):
         ours.check()
+
+
+def test_the_racks_of_every_replica_are_told() -> None:
+    with KafkaCluster(brokers=3, racks=("a", "b", "c")) as kafka:
+        admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+        layout = NewTopic("t", 3, replica_assignment=[[0, 1], [1, 0], [1, 2]])
+        admin.create_topics([layout])["t"].result(30)
+        ours = TopicAdmin(kafka.bootstrap_servers, {})
+        wait_for(lambda: len(ours.racks(["t"])) == 3)
+
+        found = ours.racks(["t", "missing"])
+
+    assert found == {("t", 0): {"a", "b"}, ("t", 1): {"a", "b"}, ("t", 2): {"b", "c"}}
 
 
 def test_end_offsets_leave_an_open_transaction_out(kafka: Any, topics: Any) -> None:

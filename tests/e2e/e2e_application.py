@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
+from sluice_assignor import AssignmentConfig
 from sluice_cli.local import LocalApplication, LocalSettings
 from sluice_cli.local.backoff import Backoff
 from sluice_devkit.offsets import CommitWitness
@@ -69,7 +70,7 @@ class Shop:
             run_directory=self.directory / "run",
             threads=1,
             restorers=1,
-            acceptable_recovery_lag=100,
+            assignment=AssignmentConfig(acceptable_recovery_lag=100),
             heartbeat_interval_ms=300,
             session_timeout_ms=3_000,
             environment={

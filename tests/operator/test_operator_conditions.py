@@ -56,7 +56,10 @@ def said(seen: Observed, kind: str) -> tuple[str, str]:
         ),
         (observed(pods=PODS, group=a_group(active(0, 0), active(1, 1, "waiting"))), ("False", "TasksNotRunning")),
         (observed(pods=PODS, group=a_group(active(0, 0, "releasing"))), ("True", "AllTasksRunning")),
-        (observed(group=a_group()), ("False", "TasksNotRunning")),
+        (observed(group=a_group()), ("False", "NoWorkerYet")),
+        (observed(pods=PODS, group=a_group(active(0, 0, "restoring"))), ("False", "TasksNotRunning")),
+        (observed(pods=PODS, group=a_group(replace(active(0, 0, "restoring"), lag=10))), ("True", "AllTasksRunning")),
+        (replace(observed(group=a_group()), refusal="exceeded quota"), ("False", "PodsRefused")),
         (
             observed(pods=PODS, group=a_group(active(1, 0, "failed"), members=[a_member(0, failed=(FAILED,))])),
             ("False", "TasksFailed"),

@@ -95,12 +95,12 @@ class Costs:
 
     @cached_property
     def copies(self) -> Copies:
-        """The copies of tasks with state."""
-        rows = np.array(list(self._rows()), dtype=np.int64).reshape(-1, 5)
-        task, worker, left, is_active, is_held = np.ascontiguousarray(rows.T)
+        """The copies of tasks with state; what a worker holds is one, though it may not have reported it yet."""
+        rows = np.array([*self._reported(), *self._not_reported()], dtype=np.int64).reshape(-1, 5)
+        task, worker, left, is_active, is_held = np.ascontiguousarray(rows[np.lexsort((rows[:, 1], rows[:, 0]))].T)
         return Copies(task, worker, self._restore(left, task), is_active, is_held)
 
-    def _rows(self) -> Iterator[tuple[int, int, int, bool, bool]]:
+    def _reported(self) -> Iterator[tuple[int, int, int, bool, bool]]:
         holders = self._numbering.holders
         for task in self._numbering.stateful:
             end = self._numbering.tasks[task].end_offset_sum
@@ -110,6 +110,13 @@ class Costs:
                     is_active = holders.get(task) == number
                     is_held = is_active or self._numbering.holds_now(number, task)
                     yield task, self._place[number], left, is_active, is_held
+
+    def _not_reported(self) -> Iterator[tuple[int, int, int, bool, bool]]:
+        for place, worker in enumerate(self._workers):
+            for task_id in (worker.active | worker.standby | worker.warmup) - worker.copies.keys():
+                task = self._numbering.task_numbers.get(task_id)
+                if task is not None and self._numbering.tasks[task].stateful:
+                    yield task, place, self._numbering.tasks[task].end_offset_sum, task_id in worker.active, True
 
     @cached_property
     def _ends(self) -> Ints:

@@ -147,13 +147,14 @@ class _Standbys:
 
         def fits(at: int, slot: int) -> bool:
             row, worker = units[at], slots[slot]
-            is_twin = any(units[twin] == row and slots[twin] == worker for twin in _twins(at, units) if twin != slot)
+            is_twin = any(slots[twin] == worker for twin in _twins(at, units))
             return worker != self._active[row] and worker not in placed[row] and not is_twin
 
         if fits(place, place):
             return True
         for other in (*range(place + 1, len(units)), *range(place)):
-            if fits(place, other) and (other > place or fits(other, place)):
+            is_other_task = units[other] != units[place]
+            if is_other_task and fits(place, other) and (other > place or fits(other, place)):
                 slots[place], slots[other] = slots[other], slots[place]
                 return True
         return False

@@ -52,6 +52,12 @@ class Region:
         """The group whose place brought a worker its distance."""
         self._room = {group: [worker for worker, room in enumerate(flow.room[group]) if room] for group in groups}
         self._used = {group: [worker for worker, tasks in enumerate(flow.tasks_at[group]) if tasks] for group in groups}
+        self._into_rack = {
+            group: [[ways[worker] for worker in self._used[group]] for ways in edges.into_rack[group]]
+            for group in groups
+        }
+        self._news = {group for group in groups if self._used[group]}
+        """The groups whose tasks have seen something new in the last pass."""
         self._has_room = any(self._room.values())
         self._home = {group: _flat(edges.into_home[group]) for group in groups}
         self.nearest_task_before = 0
@@ -94,22 +100,31 @@ class Region:
 
     def _relax_places(self, group: int) -> None:
         """From the tasks to the places; then tasks see how far their places are."""
-        seen, places, rack_of = self.seen[group], self.places[group], self._edges.flow.costs.rack
-        into_rack = [min(map(int.__add__, seen, ways)) for ways in self._edges.into_rack[group]]
-        arriving = [into_rack[rack] for rack in rack_of]
+        seen, places = self.seen[group], self.places[group]
+        if group in self._news:
+            self._news.remove(group)
+            places = self._arrive(group, seen, places)
+        if places is not seen:
+            self._news.add(group)
+            self.seen[group] = self.places[group] = places
+
+    def _arrive(self, group: int, seen: list[int], places: list[int]) -> list[int]:
+        distances = [seen[worker] for worker in self._used[group]]
+        into_rack = [min(map(int.__add__, distances, ways)) for ways in self._into_rack[group]]
+        arriving = [into_rack[rack] for rack in self._edges.flow.costs.rack]
         for source, home, way in self._home[group]:
             distance = seen[source] + way
             arriving[home] = min(arriving[home], distance)
-        if any(map(int.__lt__, arriving, places)):
-            mask = (1 << self._edges.bits) - 1
-            came_by = self._came_by[group]
-            places = places.copy()
-            for worker, distance in enumerate(arriving):
-                if distance < places[worker]:
-                    came_by[worker] = task = distance & mask
-                    places[worker] = distance - task
-            self.places[group] = places
-        self.seen[group] = places
+        if not any(map(int.__lt__, arriving, places)):
+            return places
+        mask = (1 << self._edges.bits) - 1
+        came_by = self._came_by[group]
+        places = places.copy()
+        for worker, distance in enumerate(arriving):
+            if distance < places[worker]:
+                came_by[worker] = task = distance & mask
+                places[worker] = distance - task
+        return places
 
     def _relax_workers(self) -> None:
         """From places with room to their workers, and from workers to the places that send them something."""

@@ -31,11 +31,13 @@ def high_availability(group: GroupState, config: AssignmentConfig) -> Decision:
     placement = _Placement(numbering, config)
     target = placement.place_with_state()
     step = next_step(target, lags, numbering, config.max_warmup_replicas)
-    for draft in (target, step.next):
-        placement.add_stateless(draft)
+    placement.add_stateless(step.next)
+    next_assignment = step.next.assignment(numbering)
+    if step.movements:
+        placement.add_stateless(target)
     return Decision(
-        target=target.assignment(numbering),
-        next=step.next.assignment(numbering),
+        target=target.assignment(numbering) if step.movements else next_assignment,
+        next=next_assignment,
         moves=moves_of(step, lags, numbering),
         follow_up=step.follow_up,
         degraded=tuple(placement.degraded),

@@ -16,8 +16,9 @@ def optimal(group: GroupState, config: AssignmentConfig) -> Decision:
     try:
         from sluice_assignor.optimum.decision import decide_optimum  # noqa: PLC0415
     except ModuleNotFoundError as error:
+        package = (error.name or "ortools").partition(".")[0]
         raise MissingSolverError(
-            f"the strategy Optimal needs the module {error.name!r}, which is not installed; install it with: "
+            f"the strategy Optimal needs the package {package}, which is not installed; install it with: "
             "pip install 'sluice[assignor]', or choose another strategy"
         ) from error
     return decide_optimum(group, config)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice_cli.decision_flags import add_decision_flags
+from sluice_cli.decision_flags import add_decision_flags, read_assignment
 from sluice_cli.errors import MistakeError
 from sluice_cli.kafka_config import read_kafka_config
 from sluice_cli.parsing import at_least, duration
@@ -75,7 +75,6 @@ def execute(arguments: argparse.Namespace) -> int:
 
 def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> CoordinatorSettings:
     """The settings that the flags and the environment describe. Raises MistakeError."""
-    from sluice_assignor import AssignmentConfig
     from sluice_coordinator.settings import CoordinatorSettings
 
     try:
@@ -87,11 +86,7 @@ def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str])
             kafka_config=read_kafka_config(environment),
             host=arguments.host,
             port=arguments.port,
-            assignment=AssignmentConfig(
-                acceptable_recovery_lag=arguments.acceptable_recovery_lag,
-                max_warmup_replicas=arguments.max_warmup_replicas,
-                num_standby_replicas=arguments.num_standby_replicas,
-            ),
+            assignment=read_assignment(arguments),
             heartbeat_interval_ms=arguments.heartbeat_interval,
             session_timeout_ms=arguments.session_timeout,
             rebalance_timeout_ms=arguments.rebalance_timeout,

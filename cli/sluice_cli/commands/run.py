@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice_cli.decision_flags import add_decision_flags
+from sluice_cli.decision_flags import add_decision_flags, read_assignment
 from sluice_cli.errors import MistakeError
 from sluice_cli.parsing import at_least, duration, pairs
 
@@ -88,6 +88,10 @@ def _settings(arguments: argparse.Namespace) -> LocalSettings:
     from sluice_cli.local.settings import LocalSettings
     from sluice_cli.running.directory import DEFAULT_ROOT
 
+    try:
+        assignment = read_assignment(arguments)
+    except ValueError as error:
+        raise MistakeError(str(error)) from None
     application_id = arguments.application_id or _application_id(arguments.pipeline)
     return LocalSettings(
         pipeline=arguments.pipeline,
@@ -101,9 +105,7 @@ def _settings(arguments: argparse.Namespace) -> LocalSettings:
         kafka_config=pairs("--kafka-config", arguments.kafka_config),
         restore_bytes_per_second=arguments.restore_bytes_per_second,
         state_cleanup_delay_ms=arguments.state_cleanup_delay,
-        acceptable_recovery_lag=arguments.acceptable_recovery_lag,
-        max_warmup_replicas=arguments.max_warmup_replicas,
-        num_standby_replicas=arguments.num_standby_replicas,
+        assignment=assignment,
         probing_rebalance_interval_ms=arguments.probing_rebalance_interval,
         heartbeat_interval_ms=arguments.heartbeat_interval,
         session_timeout_ms=arguments.session_timeout,

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sluice_assignor import AssignmentConfig
+from sluice_cli.decision_flags import assignment_flags
 from sluice_cli.errors import MistakeError
 from sluice_cli.local.backoff import Backoff
 from sluice_protocol.durations import show_duration
@@ -39,9 +41,7 @@ class LocalSettings:
     restorers: int = 2
     restore_bytes_per_second: int | None = None
     state_cleanup_delay_ms: int = 600_000
-    acceptable_recovery_lag: int = 10_000
-    max_warmup_replicas: int = 2
-    num_standby_replicas: int = 0
+    assignment: AssignmentConfig = field(default_factory=AssignmentConfig)
     probing_rebalance_interval_ms: int = 600_000
     heartbeat_interval_ms: int = 3_000
     session_timeout_ms: int = 10_000
@@ -94,9 +94,7 @@ class LocalSettings:
             "namespace": self.namespace,
             "port": port,
             "directory": self.run_directory.resolve() / "coordinator",
-            "acceptable-recovery-lag": self.acceptable_recovery_lag,
-            "max-warmup-replicas": self.max_warmup_replicas,
-            "num-standby-replicas": self.num_standby_replicas,
+            **assignment_flags(self.assignment),
             "probing-rebalance-interval": show_duration(self.probing_rebalance_interval_ms),
             "heartbeat-interval": show_duration(self.heartbeat_interval_ms),
             "session-timeout": show_duration(self.session_timeout_ms),

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sluice_assignor import AssignmentConfig
+
+Racks = Mapping[tuple[str, int], frozenset[str]]
+"""The racks of the replicas of each partition, by topic and number, as far as they were asked for."""
 
 
 @dataclass(frozen=True, slots=True)

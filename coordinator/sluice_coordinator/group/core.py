@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from sluice_assignor import MoveReason
 from sluice_assignor import decide as assignor_decide
 from sluice_coordinator.group import effects, events, requests
-from sluice_coordinator.group.config import GroupConfig, Recorded
+from sluice_coordinator.group.config import GroupConfig, Racks, Recorded
 from sluice_coordinator.group.members import Member, Poll
 from sluice_coordinator.group.moves import MoveRecord
 from sluice_coordinator.group.outbox import FENCED, SUPERSEDED, Outbox
@@ -23,6 +23,7 @@ from sluice_coordinator.group.stepping import Decide, Stepping
 from sluice_protocol.heartbeat import Code, Grant, HeartbeatRequest, Role, Status, StatusCode
 from sluice_protocol.ids import JOIN, LEAVE, Epoch, TaskId, transactional_id
 
+_NO_RACKS: Racks = {}
 _LATE_MS = 1_000
 """A tick that comes later than this means that this process stood still, not that its members did."""
 
@@ -110,7 +111,7 @@ class Group:
                     self._outbox.tell(event.status.message)
             case events.EndOffsetsFetched():
                 self.stepping.end()
-                self._take_step(event.end_offset_sums)
+                self._take_step(event.end_offset_sums, event.racks)
             case events.EndOffsetsFailed():
                 self._outbox.tell(f"the ends of the changelogs can't be read, so tasks stay: {event.message}")
                 self.stepping.end()
@@ -441,17 +442,21 @@ class Group:
         if self.adopting or plan is None or not self.members:
             return
         changelogs = self.stepping.begin(plan, is_settled=self.is_settled)
-        if changelogs:
-            self._outbox.do(effects.FetchEndOffsets(changelogs))
+        topics = plan.topics() if any(member.request.rack for member in self.members) else ()
+        if changelogs or (changelogs is not None and topics):
+            self._outbox.do(effects.FetchEndOffsets(changelogs, topics))
         elif changelogs is not None:
             self.stepping.end()
             self._take_step({})
             self._reconcile()
 
-    def _take_step(self, end_offset_sums: Mapping[TaskId, int] | None) -> None:
-        plan = self.preparation.plan
+    def _take_step(self, end_offset_sums: Mapping[TaskId, int] | None, racks: Racks = _NO_RACKS) -> None:
+        plan, known = self.preparation.plan, self.stepping.degraded
         if not self.adopting and plan is not None and self.members:
-            self.stepping.take(self.members, self.draining, plan, end_offset_sums, self._now_ms)
+            self.stepping.take(self.members, self.draining, plan, end_offset_sums, racks, self._now_ms)
+            for wish in self.stepping.degraded:
+                if wish not in known:
+                    self._outbox.tell(f"{wish.wish.value} is left out: {wish.why}")
 
     # Answers.
 

@@ -36,10 +36,11 @@ class PrepareTopics:
 
 @dataclass(frozen=True, slots=True)
 class FetchEndOffsets:
-    """Read the last stable offsets of each task's changelogs (the partition is the task's); answered by
-    EndOffsetsFetched or EndOffsetsFailed."""
+    """Read the last stable offsets of each task's changelogs (the partition is the task's), and the racks of the
+    replicas of all partitions of `topics`; answered by EndOffsetsFetched or EndOffsetsFailed."""
 
     changelogs: Mapping[TaskId, tuple[str, ...]]
+    topics: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

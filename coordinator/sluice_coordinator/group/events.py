@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
-from sluice_coordinator.group.config import Recorded
+from sluice_coordinator.group.config import Racks, Recorded
 from sluice_protocol.heartbeat import HeartbeatRequest, Status
 from sluice_protocol.ids import TaskId
 
@@ -85,9 +85,11 @@ class TopicsRefused:
 
 @dataclass(frozen=True, slots=True)
 class EndOffsetsFetched:
-    """The last stable offsets of the changelogs, summed by task."""
+    """The last stable offsets of the changelogs, summed by task, and the racks that were asked for, by topic and
+    partition."""
 
     end_offset_sums: Mapping[TaskId, int]
+    racks: Racks = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

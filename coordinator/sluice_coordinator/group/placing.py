@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from sluice_assignor import Assignment, Copy, Decision, GroupState, MoveReason, Task, Worker
+from sluice_coordinator.group.config import Racks
 from sluice_coordinator.group.members import Member
 from sluice_protocol.heartbeat import RUNNING, Role, TaskCopy
 from sluice_protocol.ids import TaskId
-from sluice_protocol.topology import TopologyDescription
+from sluice_protocol.topology import Subtopology, TopologyDescription
 
 _NOT_OF_THE_ACTIVE = (MoveReason.WARMING, MoveReason.WAITING_FOR_SLOT, MoveReason.STANDBY)
 
@@ -24,8 +25,21 @@ class TaskPlan:
 
     def tasks(self) -> dict[TaskId, tuple[str, ...]]:
         """Every task with its changelog topics; stateful = has one."""
+        return self._of_each_task(lambda subtopology: subtopology.changelog_topics)
+
+    def sources(self) -> dict[TaskId, tuple[str, ...]]:
+        """Every task with the topics that it reads."""
+        return self._of_each_task(lambda subtopology: subtopology.sources)
+
+    def topics(self) -> tuple[str, ...]:
+        """Every topic that some task reads or restores from."""
+        return tuple(
+            sorted({topic for part in self.topology.subtopologies for topic in (*part.sources, *part.changelog_topics)})
+        )
+
+    def _of_each_task(self, topics: Callable[[Subtopology], tuple[str, ...]]) -> dict[TaskId, tuple[str, ...]]:
         return {
-            TaskId(subtopology.id, partition): subtopology.changelog_topics
+            TaskId(subtopology.id, partition): topics(subtopology)
             for subtopology, count in zip(self.topology.subtopologies, self.partitions, strict=True)
             for partition in range(count)
         }
@@ -51,15 +65,26 @@ def group_state(
     draining: Collection[str],
     plan: TaskPlan,
     end_offset_sums: Mapping[TaskId, int] | None,
+    racks: Racks,
+    rack_aware_tags: Collection[str],
 ) -> GroupState:
     """The group at this moment. A task that is being let go still counts as held by whom it was granted to."""
-    ends = end_offset_sums or {}
+    ends, sources = end_offset_sums or {}, plan.sources()
     tasks = {
-        task: Task(task, stateful=bool(changelogs), end_offset_sum=ends.get(task, 0))
+        task: Task(
+            task,
+            stateful=bool(changelogs),
+            end_offset_sum=ends.get(task, 0),
+            source_racks=_racks(task, sources[task], racks),
+            changelog_racks=_racks(task, changelogs, racks),
+        )
         for task, changelogs in plan.tasks().items()
     }
     known = end_offset_sums is not None
-    workers = {member.process_id: _worker(member, member.worker in draining, tasks, known) for member in members}
+    workers = {
+        member.process_id: _worker(member, member.worker in draining, tasks, known, rack_aware_tags)
+        for member in members
+    }
     return GroupState(tasks, workers, end_offsets_known=known)
 
 
@@ -80,7 +105,14 @@ def step_of(decision: Decision, members: Sequence[Member]) -> Step:
     )
 
 
-def _worker(member: Member, draining: bool, tasks: Mapping[TaskId, Task], ends_known: bool) -> Worker:
+def _racks(task: TaskId, topics: Collection[str], racks: Racks) -> tuple[frozenset[str], ...]:
+    """Of the task's partition of each topic; a topic may have fewer partitions than there are tasks."""
+    return tuple(racks[topic, task.partition] for topic in topics if (topic, task.partition) in racks)
+
+
+def _worker(
+    member: Member, draining: bool, tasks: Mapping[TaskId, Task], ends_known: bool, rack_aware_tags: Collection[str]
+) -> Worker:
     active, standby = member.holdings.tasks(Role.ACTIVE), member.holdings.tasks(Role.STANDBY)
     copies = {task: copy for task, copy in member.copies.items() if task in tasks}
     return Worker(
@@ -94,6 +126,8 @@ def _worker(member: Member, draining: bool, tasks: Mapping[TaskId, Task], ends_k
             task: _copy(copy, tasks[task].end_offset_sum if ends_known else copy.offset_sum, task in active)
             for task, copy in copies.items()
         },
+        rack=member.request.rack,
+        tags={key: value for key, value in member.request.tags.items() if key in rack_aware_tags},
     )
 
 

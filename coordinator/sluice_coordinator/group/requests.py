@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
+from sluice_assignor.model import MAX_TAG_VALUE_LENGTH
 from sluice_coordinator.group.members import Member
 from sluice_protocol.heartbeat import RUNNING, HeartbeatRequest
 from sluice_protocol.ids import worker_slot
@@ -23,7 +24,15 @@ def _problem_of_worker(request: HeartbeatRequest) -> str | None:
         return f"worker {request.worker!r}, processId {request.process_id!r}: {error}"
     if request.capacity < 1:
         return f"capacity of {request.worker} is {request.capacity}; a worker has at least one thread"
-    return None
+    return next(
+        (
+            f"tag {key!r} of {request.worker} has the value {value!r}; it must have from 1 to {MAX_TAG_VALUE_LENGTH} "
+            "characters (KIP-708)"
+            for key, value in request.tags.items()
+            if not 1 <= len(value) <= MAX_TAG_VALUE_LENGTH
+        ),
+        None,
+    )
 
 
 def _problem_of_copies(request: HeartbeatRequest) -> str | None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 
-from sluice_assignor import AssignmentConfig, Decision, GroupState
+from sluice_assignor import AssignmentConfig, Decision, Degradation, GroupState
+from sluice_coordinator.group.config import Racks
 from sluice_coordinator.group.members import Member
 from sluice_coordinator.group.placing import Step, TaskPlan, group_state, step_of
 from sluice_protocol.heartbeat import Role
@@ -27,6 +28,7 @@ class Stepping:
         self._decide = decide
         self.step = Step()
         self.end_offset_sums: Mapping[TaskId, int] = {}
+        self.degraded: tuple[Degradation, ...] = ()
         self.probe_at_ms: int | None = None
         self._membership_changed = False
         self._is_wanted = False
@@ -78,13 +80,16 @@ class Stepping:
         draining: Collection[str],
         plan: TaskPlan,
         end_offset_sums: Mapping[TaskId, int] | None,
+        racks: Racks,
         now_ms: int,
     ) -> None:
         """Decide. Without the ends everything stays where it is."""
         self._membership_changed = self._is_wanted = False
         if end_offset_sums is not None:
             self.end_offset_sums = end_offset_sums
-        decision = self._decide(group_state(members, draining, plan, end_offset_sums), self._config)
+        state = group_state(members, draining, plan, end_offset_sums, racks, self._config.rack_aware_tags)
+        decision = self._decide(state, self._config)
+        self.degraded = decision.degraded
         self.step = step_of(decision, members)
         self._judged_hot = self._hot_copies(members) if end_offset_sums is not None else frozenset()
         self.probe_at_ms = now_ms + self._probing_interval_ms if decision.follow_up else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -92,15 +92,24 @@ class TopicAdmin:
 
     def describe(self, topics: Collection[str]) -> dict[str, int]:
         """The number of partitions of those that exist. Never creates one, whatever the broker's settings."""
+        return {name: len(description.partitions) for name, description in self._descriptions(topics)}
+
+    def racks(self, topics: Collection[str]) -> dict[tuple[str, int], frozenset[str]]:
+        """The racks of the replicas of every partition; a broker without a rack adds none."""
+        return {
+            (name, partition.id): frozenset(replica.rack for replica in partition.replicas if replica.rack)
+            for name, description in self._descriptions(topics)
+            for partition in description.partitions
+        }
+
+    def _descriptions(self, topics: Collection[str]) -> Iterator[tuple[str, Any]]:
         if not topics:
-            return {}
+            return
         futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=_REQUEST_SECONDS)
-        present = {}
         for name, future in futures.items():
             description = self._await(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART)
             if description is not None:
-                present[name] = len(description.partitions)
-        return present
+                yield name, description
 
     def create(self, topics: Sequence[InternalTopic]) -> None:
         """Create what does not exist yet."""

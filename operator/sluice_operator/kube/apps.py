@@ -43,6 +43,8 @@ _IDLE_SECONDS = 15.0
 _FIRST_BACKOFF_SECONDS = 0.5
 _LAST_BACKOFF_SECONDS = 30.0
 _COMPONENT = "sluice-operator"
+_REFUSED = (400, 403, 422)
+"""Admission, quota, schema: it will be refused again until somebody changes something."""
 
 log = logging.getLogger("sluice.operator")
 
@@ -51,6 +53,8 @@ log = logging.getLogger("sluice.operator")
 class _Loop:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
     task: asyncio.Task[None] | None = None
+    refusal: str | None = None
+    """What the API said when it last refused a pod or volume."""
 
 
 class Apps:
@@ -77,7 +81,7 @@ class Apps:
         while True:
             loop.changed.clear()
             try:
-                pause = await self._reconcile(key)
+                pause = await self._reconcile(key, loop)
             except Exception as error:
                 expected = isinstance(error, KubeError)
                 log.log(logging.WARNING if expected else logging.ERROR, "%s: %s", "/".join(key), error,
@@ -95,19 +99,24 @@ class Apps:
             except TimeoutError:
                 pass
 
-    async def _reconcile(self, key: Key) -> float | None:
+    async def _reconcile(self, key: Key, loop: _Loop) -> float | None:
         """Seconds until the next look; None if the application is gone."""
-        observed = await self._observe(key)
+        observed = await self._observe(key, loop.refusal)
         if observed is None:
             await self._coordination.drop(key)
             return None
         decided = plan(observed, self._url)
         app = await self._report(observed.app, decided)
-        for action in decided.actions:
-            await self._carry_out(app, action)
+        try:
+            for action in decided.actions:
+                await self._carry_out(app, action)
+        except KubeError as error:
+            loop.refusal = str(error) if error.status in _REFUSED else None
+            raise
+        loop.refusal = None
         return _IDLE_SECONDS * random.uniform(0.8, 1.2) if decided.is_settled else _BUSY_SECONDS
 
-    async def _observe(self, key: Key) -> Observed | None:
+    async def _observe(self, key: Key, refusal: str | None) -> Observed | None:
         item = await self._kube.get(paths.app(key))
         if item is None:
             return None
@@ -117,7 +126,7 @@ class Apps:
         pods, claims = await asyncio.gather(
             self._kube.list(paths.pods(app.namespace), selected), self._kube.list(paths.claims(app.namespace), selected)
         )
-        return observe(app, look.group, look.reaches_kafka, pods, claims, datetime.now(UTC))
+        return observe(app, look.group, look.reaches_kafka, pods, claims, datetime.now(UTC), refusal)
 
     async def _refuse_twins(self, app: App) -> App:
         """Asked only until the application has had its first worker: its elders are older than that."""

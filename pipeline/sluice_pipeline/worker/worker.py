@@ -11,19 +11,15 @@ import logging
 import os
 import queue
 import time
-import uuid
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from sluice_pipeline.engine.evaluation import Evaluation
 from sluice_pipeline.engine.session import Engine
 from sluice_pipeline.observer import Observer, Step
 from sluice_pipeline.offsets import Offsets
-from sluice_pipeline.plan import SubtopologyPlan, TopologyPlan
+from sluice_pipeline.plan import TopologyPlan
 from sluice_pipeline.restore.messages import Failed, Finished, Follow, Opened, Progress, Stopped
 from sluice_pipeline.restore.restorers import Restorers
-from sluice_pipeline.source.batch import RecordSource
 from sluice_pipeline.state.directory import (
     StateDirectory,
     StateDirectoryError,
@@ -31,9 +27,10 @@ from sluice_pipeline.state.directory import (
     TaskIdentity,
 )
 from sluice_pipeline.state.store import StoreError
-from sluice_pipeline.transaction import KafkaUnavailableError, ProducerDeadError, Transactions
+from sluice_pipeline.transaction import KafkaUnavailableError, ProducerDeadError
 from sluice_pipeline.worker.agent import Agent, heartbeat_path, secret_of
 from sluice_pipeline.worker.assignment import Action, Held, Phase, next_action
+from sluice_pipeline.worker.cleaner import Cleaner
 from sluice_pipeline.worker.copies import Copies
 from sluice_pipeline.worker.events import (
     Answered,
@@ -49,11 +46,13 @@ from sluice_pipeline.worker.events import (
     Ticked,
     WorkerEvent,
 )
+from sluice_pipeline.worker.incarnation import Incarnation, Incarnations, SourceFactory
+from sluice_pipeline.worker.load import LoadMeter
 from sluice_pipeline.worker.metrics import WorkerMetrics
-from sluice_pipeline.worker.takeover import prepare
-from sluice_pipeline.worker.task_loop import LoopSettings, RunningTask, TaskLoop
-from sluice_protocol.heartbeat import Code, FailedTask, Grant, HeartbeatAnswer, HeartbeatRequest, Load, Role
-from sluice_protocol.ids import JOIN, LEAVE, Epoch, TaskId, transactional_id
+from sluice_pipeline.worker.takeovers import Takeovers
+from sluice_pipeline.worker.task_loop import RunningTask
+from sluice_protocol.heartbeat import Code, FailedTask, Grant, HeartbeatAnswer, HeartbeatRequest, Role
+from sluice_protocol.ids import LEAVE, TaskId
 from sluice_protocol.launch import WorkerLaunch
 
 log = logging.getLogger(__name__)
@@ -65,8 +64,6 @@ EXIT_BROKEN = 70
 """A loop or the JVM is lost; a fresh process goes on."""
 
 _TICK_SECONDS = 1.0
-_CLEAN_SECONDS = 10.0
-_RETRY_SECONDS = 1.0
 _HUNG_SECONDS = 300.0
 _STOP_SECONDS = 60.0
 _LEAVE_SECONDS = 3.0
@@ -74,30 +71,6 @@ _WARM_UP_ROUNDS, _LEAST_ROUNDS = 30, 5
 """The engine is warmed up before the worker joins. Most of what a round warms serves all subtopologies."""
 _TOMBSTONE_SECONDS = 43_200.0
 """Half of the changelogs' delete.retention.ms (a day): an older copy may miss deletions."""
-
-SourceFactory = Callable[[SubtopologyPlan], RecordSource]
-
-
-@dataclass(slots=True)
-class _Takeover:
-    """What is under way for one task that is to run or to be followed here."""
-
-    attempt: int
-    identity: TaskIdentity | None = None
-    """Of the copy that is being followed here, None if there is none."""
-    prepared: Prepared | None = None
-    retry_at: float | None = None
-
-
-@dataclass(slots=True)
-class _Incarnation:
-    """One membership: its id, its producers and loops. A fatal producer error ends it, and another begins."""
-
-    member_id: str
-    loops: dict[int, TaskLoop]
-    epoch: Epoch = JOIN
-    answer: HeartbeatAnswer | None = None
-    stopped: set[int] = field(default_factory=set)
 
 
 class Worker:
@@ -115,18 +88,18 @@ class Worker:
         metrics: WorkerMetrics,
     ) -> None:
         self._launch = launch
-        self._plan = plan
         self._description = plan.description()
         self._hash = self._description.hash()
         self._engine = engine
         self._evaluations = {part.id: Evaluation(engine.spark, part) for part in plan.subtopologies}
         self._state = state
-        self._source_factory = source_factory
         self._observer = observer
         self._metrics = metrics
         self._events: queue.SimpleQueue[WorkerEvent] = queue.SimpleQueue()
         self._offsets = Offsets(launch.bootstrap_servers, launch.kafka_config, launch.application_id)
-        self._asking = ThreadPoolExecutor(4, thread_name_prefix="takeover")
+        self._incarnations = Incarnations(
+            launch, plan, self._evaluations, source_factory, self._offsets, self._events.put, observer, metrics
+        )
         self._restorers = Restorers(
             launch.bootstrap_servers,
             launch.kafka_config,
@@ -144,19 +117,18 @@ class Worker:
         )
         self._held: dict[TaskId, Held] = {}
         self._wanted: dict[TaskId, Grant] = {}
-        self._takeovers: dict[TaskId, _Takeover] = {}
+        self._takeovers = Takeovers(self._offsets, plan, launch.application_id, self._events.put)
         self._identities: dict[TaskId, TaskIdentity] = {}
         self._failed: dict[TaskId, FailedTask] = {}
         self._copies = Copies()
+        self._cleaner = Cleaner(state, self._copies, launch.state_cleanup_delay_ms / 1000)
         self._hot: set[TaskId] = set()
-        self._attempts = 0
         self._news = False
         self._said = 0
         self._needs_topology = True
         self._leader = 0
-        self._cleaned_at = time.monotonic()
-        self._load = (time.monotonic(), 0, 0.0)
-        self._incarnation: _Incarnation | None = None
+        self._load = LoadMeter()
+        self._incarnation: Incarnation | None = None
         self._ending: int | None = None
 
     def terminate(self) -> None:
@@ -195,51 +167,15 @@ class Worker:
     def _join(self) -> None:
         """Become a member, or try again later while Kafka can't be reached."""
         try:
-            self._incarnation = self._incarnate()
+            self._incarnation = self._incarnations.begin()
         except KafkaUnavailableError as error:
             log.warning("%s; trying again", error)
             return
         except ProducerDeadError as error:
             self._end(EXIT_BROKEN, str(error))
             return
-        self._say()
-
-    def _incarnate(self) -> _Incarnation:
-        """Fence whoever had our transactional ids, for every subtopology, and start loops; then it may join."""
-        self._metrics.incarnations.inc()
-        transactions = [self._transactions(plan) for plan in self._plan.subtopologies]
-        try:
-            with ThreadPoolExecutor(len(transactions)) as pool:
-                list(pool.map(Transactions.initialise, transactions))
-        except (KafkaUnavailableError, ProducerDeadError):
-            for producer in transactions:
-                producer.close()
-            raise
-        loops = {}
-        for plan, producer in zip(self._plan.subtopologies, transactions, strict=True):
-            loop = TaskLoop(
-                LoopSettings(
-                    self._launch.worker, plan.id, self._description.dead_letter_topic, plan.source.repartition
-                ),
-                self._source_factory(plan),
-                self._evaluations[plan.id],
-                producer,
-                self._offsets,
-                self._events.put,
-                self._observer,
-                self._metrics,
-            )
-            loop.start()
-            loops[plan.id] = loop
         self._needs_topology = True
-        return _Incarnation(str(uuid.uuid4()), loops)
-
-    def _transactions(self, plan: SubtopologyPlan) -> Transactions:
-        launch = self._launch
-        name = transactional_id(launch.application_id, launch.worker, plan.id)
-        return Transactions(
-            launch.bootstrap_servers, launch.kafka_config, launch.application_id, name, self._offsets, self._observer
-        )
+        self._say()
 
     def _reincarnate(self, why: str) -> None:
         """Drop every task without writing, become a new member. Never initialise a fenced producer again."""
@@ -255,26 +191,19 @@ class Worker:
             return
         self._said = 0  # no answer counts until the next member has spoken
         deadline = time.monotonic() + _STOP_SECONDS
-        if not self._stop_loops(incarnation, deadline):
+        hung = incarnation.stop_loops(deadline)
+        if hung is not None:
+            self._end(EXIT_BROKEN, f"{hung.name} did not stop within {_STOP_SECONDS:.0f} s")
             return
         self._stop_copies(deadline)
         self._forget_old_events()
         for task, held in self._held.items():
             if held.phase in (Phase.RUNNING, Phase.RELEASING):
                 self._look_at(task)
-        for memory in (self._held, self._wanted, self._takeovers, self._failed, self._hot):
+        for memory in (self._held, self._wanted, self._failed, self._hot):
             memory.clear()
+        self._takeovers.clear()
         self._incarnation = None
-
-    def _stop_loops(self, incarnation: _Incarnation, deadline: float) -> bool:
-        for loop in incarnation.loops.values():
-            loop.stop()
-        for loop in incarnation.loops.values():
-            loop.join(max(0.0, deadline - time.monotonic()))
-            if loop.is_alive():
-                self._end(EXIT_BROKEN, f"{loop.name} did not stop within {_STOP_SECONDS:.0f} s")
-                return False
-        return True
 
     def _stop_copies(self, deadline: float) -> None:
         in_restorers = {Phase.FOLLOWING, Phase.RESTORING, Phase.STOPPING}
@@ -354,7 +283,7 @@ class Worker:
             for task in answer.resumed:
                 if self._failed.pop(task, None) is not None:
                     self._take_over(task)
-            self._remove_condemned()
+            self._cleaner.delete_condemned(self._used())
             self._news = True  # the next poll
         elif answer.code is Code.FENCED:
             self._reincarnate(f"fenced by the coordinator: {answer.message}")
@@ -413,7 +342,7 @@ class Worker:
     def _let_go(self, task: TaskId) -> None:
         """A task was closed as wanted, or has to begin again because it still is."""
         self._held.pop(task, None)
-        self._takeovers.pop(task, None)
+        self._takeovers.end(task)
         self._hot.discard(task)
         self._news = True
 
@@ -423,7 +352,7 @@ class Worker:
         held = self._held.get(failed.task)
         if held is not None:
             self._held[failed.task] = Held(held.grant, Phase.FAILED)
-        takeover = self._takeovers.pop(failed.task, None)
+        takeover = self._takeovers.end(failed.task)
         if takeover is not None and takeover.identity is not None:
             self._restorers.stop(failed.task)
         else:
@@ -438,16 +367,19 @@ class Worker:
         if held is None or held.phase is Phase.STOPPING:
             self._let_go(event.task)
             return
-        self._begin(event.task, held.grant, retry_at=time.monotonic() + _RETRY_SECONDS)
+        self._begin_later(event.task, held.grant)
 
     # --- what is held becomes what is wanted
 
     def _reconcile(self) -> None:
-        for task in sorted({*self._held, *self._wanted}):
+        for task in sorted(self._used()):
             while (action := next_action(self._wanted.get(task), self._held.get(task))) is not None:
                 self._act(task, action)
-        self._retry_takeovers()
-        self._clean()
+        self._takeovers.ask_due()
+        self._news |= self._cleaner.condemn_unused(self._used())
+
+    def _used(self) -> set[TaskId]:
+        return {*self._held, *self._wanted}
 
     def _act(self, task: TaskId, action: Action) -> None:
         wanted, held = self._wanted.get(task), self._held.get(task)
@@ -475,36 +407,24 @@ class Worker:
         if held is not None:
             self._begin(task, held.grant)
 
-    def _begin(self, task: TaskId, grant: Grant, *, retry_at: float | None = None) -> None:
+    def _begin(self, task: TaskId, grant: Grant) -> None:
         """Start (again) to prepare a task for the role of the grant."""
         held = self._held.get(task)
-        following = held is not None and held.phase is Phase.FOLLOWING and retry_at is None
-        identity = self._identities.get(task) if following else None
-        self._attempts += 1
-        self._takeovers[task] = _Takeover(self._attempts, identity, retry_at=retry_at)
+        following = held is not None and held.phase is Phase.FOLLOWING
+        self._takeovers.begin(task, self._identities.get(task) if following else None)
         self._held[task] = Held(grant, Phase.RESTORING if following else Phase.PREPARING)
         self._hot.discard(task)
-        if retry_at is None:
-            self._ask(task)
 
-    def _ask(self, task: TaskId) -> None:
-        plan, takeover = self._plan.subtopologies[task.subtopology], self._takeovers[task]
-        attempt, identity, application_id = takeover.attempt, takeover.identity, self._launch.application_id
-        self._asking.submit(
-            lambda: self._events.put(prepare(self._offsets, plan, application_id, task, attempt, identity))
-        )
-
-    def _retry_takeovers(self) -> None:
-        now = time.monotonic()
-        for task, takeover in self._takeovers.items():
-            if takeover.retry_at is not None and now >= takeover.retry_at:
-                takeover.retry_at = None
-                self._ask(task)
+    def _begin_later(self, task: TaskId, grant: Grant) -> None:
+        """The same after a pause, because it failed."""
+        self._takeovers.begin_later(task)
+        self._held[task] = Held(grant, Phase.PREPARING)
+        self._hot.discard(task)
 
     @_handle.register
     def _(self, event: Prepared) -> None:
-        takeover, held = self._takeovers.get(event.task), self._held.get(event.task)
-        if takeover is None or held is None or takeover.attempt != event.attempt:
+        takeover, held = self._takeovers.answered(event), self._held.get(event.task)
+        if takeover is None or held is None:
             return
         takeover.prepared = event
         if event.identity is None:
@@ -526,18 +446,18 @@ class Worker:
             self._restorers.finish(event.task, event.log_ends)
         else:
             self._held[event.task] = Held(held.grant, Phase.FOLLOWING)
-            self._takeovers.pop(event.task)
+            self._takeovers.end(event.task)
 
     @_handle.register
     def _(self, event: NotPrepared) -> None:
-        takeover, held = self._takeovers.get(event.task), self._held.get(event.task)
-        if takeover is None or held is None or takeover.attempt != event.attempt:
+        takeover, held = self._takeovers.answered(event), self._held.get(event.task)
+        if takeover is None or held is None:
             return
         if event.failed is not None and held.grant.role is Role.ACTIVE:
             self._failed_here(event.failed)
             return
         log.warning("task %s: %s; trying again", event.task, event.message)
-        takeover.retry_at = time.monotonic() + _RETRY_SECONDS
+        self._takeovers.retry(event.task)
 
     @_handle.register
     def _(self, event: Finished) -> None:
@@ -562,41 +482,16 @@ class Worker:
             try:
                 directory = TaskDirectory(self._state.path(task), identity, _TOMBSTONE_SECONDS)
             except (StateDirectoryError, StoreError, OSError) as error:
-                self._begin(task, held.grant, retry_at=time.monotonic() + _RETRY_SECONDS)
+                self._begin_later(task, held.grant)
                 log.warning("task %s: %s; trying again", task, error)
                 return
-        self._takeovers.pop(task, None)
+        self._takeovers.end(task)
         self._held[task] = Held(held.grant, Phase.RUNNING)
         if directory is not None:
             self._copies.running(task)
         running = RunningTask(task, held.grant.epoch, directory, dict(prepared.positions))
         incarnation.loops[task.subtopology].add(running, commit_first=prepared.commit_first)
         self._news = True
-
-    # --- the cleaner
-
-    def _clean(self) -> None:
-        """Report old, ungranted directories as gone; they are deleted once that was heard (KIP-441, "race")."""
-        now = time.monotonic()
-        if now - self._cleaned_at < _CLEAN_SECONDS:
-            return
-        self._cleaned_at = now
-        delay = self._launch.state_cleanup_delay_ms / 1000
-        for task in self._state.tasks():
-            unused = task not in self._held and task not in self._wanted
-            if unused and task not in self._copies.condemned and self._state.idle_seconds(task) > delay:
-                self._copies.condemn(task)
-                self._news = True
-
-    def _remove_condemned(self) -> None:
-        """The answer at hand is to a request that said they are gone."""
-        for task in self._copies.condemned:
-            if task in self._wanted or task in self._held:
-                self._copies.spare(task)
-                continue
-            log.info("deleting the unused state of task %s", task)
-            self._state.remove(task)
-            self._copies.lost(task)
 
     # --- what is said
 
@@ -605,7 +500,7 @@ class Worker:
         if self._incarnation is not None:
             self._said = self._agent.submit(self._request(self._incarnation))
 
-    def _request(self, incarnation: _Incarnation) -> HeartbeatRequest:
+    def _request(self, incarnation: Incarnation) -> HeartbeatRequest:
         if incarnation.answer is not None and self._has_released():
             incarnation.epoch = incarnation.answer.epoch
         return HeartbeatRequest(
@@ -623,7 +518,7 @@ class Worker:
             grants=tuple(held.grant for _, held in sorted(self._held.items())),
             copies=self._copies.report(),
             failed=tuple(failed for _, failed in sorted(self._failed.items())),
-            load=self._measure_load(incarnation),
+            load=self._load.read(incarnation.loops.values()),
         )
 
     def _has_released(self) -> bool:
@@ -635,19 +530,6 @@ class Worker:
             and (task not in self._wanted or self._wanted[task].role is not Role.ACTIVE)
         )
         return next(taken_away, None) is None
-
-    def _measure_load(self, incarnation: _Incarnation) -> Load:
-        since, records, busy = self._load
-        now = time.monotonic()
-        if now - since < _TICK_SECONDS:
-            return Load()
-        total = sum(loop.records for loop in incarnation.loops.values())
-        spent = sum(loop.busy_seconds for loop in incarnation.loops.values())
-        self._load = (now, total, spent)
-        elapsed = now - since
-        return Load(
-            max(0, round((total - records) / elapsed)), max(0, min(1000, round(1000 * (spent - busy) / elapsed)))
-        )
 
     # --- the end
 
@@ -670,7 +552,7 @@ class Worker:
         self._restorers.close()
         if goodbye is not None and code == EXIT_OK and self._ending == EXIT_OK:
             self._agent.leave(_leaving(goodbye, self._copies), _LEAVE_SECONDS)
-        self._asking.shutdown(wait=False, cancel_futures=True)
+        self._takeovers.close()
         self._state.close()
         return self._ending or code
 
