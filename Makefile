@@ -21,12 +21,12 @@ setup:
 demo: setup
 	@$(RUN) examples/flights/demo.py
 
-# In the order of the layers: unit, kafka, spark, chaos (tests/conftest.py).
+# In the order of the layers: unit, kafka, kubernetes, spark, chaos (tests/conftest.py).
 test: setup
 	$(RUN) -m pytest
 
 test-unit: setup
-	$(RUN) -m pytest -m "not kafka and not spark and not chaos"
+	$(RUN) -m pytest -m "not kafka and not kubernetes and not spark and not chaos"
 
 check: setup
 	$(RUN) -m ruff check .

@@ -1,7 +1,8 @@
-"""What all tests share: one broker a session, names that are nobody else's, and each layer's time.
+"""What all tests share: one broker and one control plane a session, names that are nobody else's, each layer's time.
 
-Layers: unit (no services), kafka (a real broker), spark (Spark's JVM), chaos (seeded faults). A test that carries
-several markers belongs to the last of these. They run in this order, so that the quick answers come first.
+Layers: unit (no services), kafka (a real broker), kubernetes (a real control plane), spark (Spark's JVM), chaos (seeded
+faults). A test that carries several markers belongs to the last of these. They run in this order, so that the quick
+answers come first.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from hypothesis import HealthCheck, settings
 
 from sluice_devkit.kafka import KafkaCluster
+from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
+from sluice_devkit.node_agent import Image, NodeAgent
 
 # Examples on a busy machine take what they take: a deadline would be a timing assertion.
 settings.register_profile("sluice", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("sluice")
 
-LAYERS = ("unit", "kafka", "spark", "chaos")
+LAYERS = ("unit", "kafka", "kubernetes", "spark", "chaos")
 _SECONDS: Counter[str] = Counter()
 _TESTS: Counter[str] = Counter()
 
@@ -40,6 +43,34 @@ def kafka() -> Iterator[KafkaCluster]:
 @pytest.fixture(scope="session")
 def admin(kafka: KafkaCluster) -> AdminClient:
     return AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
+
+
+@pytest.fixture(scope="session")
+def kubernetes() -> Iterator[KubernetesCluster]:
+    """One control plane for the whole session, started when the first test asks; a fresh machine builds it first.
+
+    It may be frozen and restarted, if the test waits until it serves again.
+    """
+    started = time.perf_counter()
+    with KubernetesCluster(audit=True) as cluster:
+        _SECONDS["start of Kubernetes"] = time.perf_counter() - started
+        yield cluster
+
+
+@pytest.fixture(scope="session")
+def nodes(kubernetes: KubernetesCluster) -> Iterator[NodeAgent]:
+    """Four nodes in two zones; the image `shell` has this machine's programs. Heal a node that you have cut off."""
+    nodes = {"node-a-0": "zone-a", "node-a-1": "zone-a", "node-b-0": "zone-b", "node-b-1": "zone-b"}
+    with NodeAgent(kubernetes.client_of(NODE_AGENT), nodes, {"shell": Image()}) as agent:
+        yield agent
+
+
+@pytest.fixture
+def namespace(kubernetes: KubernetesCluster) -> Iterator[str]:
+    """A namespace of the test's own; it goes afterwards, and nobody waits for that."""
+    name = kubernetes.namespace(f"test-{uuid.uuid4().hex[:8]}")
+    yield name
+    kubernetes.client.delete(f"/api/v1/namespaces/{name}")
 
 
 @dataclass(frozen=True)
@@ -88,6 +119,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     terminalreporter.section("time of each layer")
     for layer in LAYERS:
         if _TESTS[layer]:
-            terminalreporter.write_line(f"{layer:<6} {_TESTS[layer]:>4} tests {_SECONDS[layer]:8.1f} s")
-    if started := _SECONDS["start of Kafka"]:
-        terminalreporter.write_line(f"of which the broker's start {started:.1f} s")
+            terminalreporter.write_line(f"{layer:<10} {_TESTS[layer]:>4} tests {_SECONDS[layer]:8.1f} s")
+    for service in ("Kafka", "Kubernetes"):
+        if started := _SECONDS[f"start of {service}"]:
+            terminalreporter.write_line(f"of which the start of {service} {started:.1f} s")

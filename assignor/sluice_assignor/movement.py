@@ -8,7 +8,7 @@ for as long as nobody else is caught up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Set
+from collections.abc import Callable, Collection, Iterable, Set
 from dataclasses import dataclass, field
 from heapq import heappush
 from operator import attrgetter
@@ -107,13 +107,9 @@ class _Mover:
             self._carried_out(movement, source, candidates)
 
     def move_standbys(self, candidates: Candidates) -> None:
-        """Several workers may be late with the same task: then the slots of Java's queue decide who is first."""
-        queue: list[tuple[int, int, _Queued]] = []
-        for movement in self._late(self._draft.standby):
-            heappush(queue, (*movement.urgency, _Queued(movement)))
+        late = self._late(self._draft.standby)
         copies = holders_by_task(self._draft.active, self._draft.standby, self._draft.warmup)
-        while queue:
-            movement = poll(queue)[2].movement
+        for movement in _by_urgency(late):
             source = self._stand_in_for_standby(movement, copies[movement.task], candidates)
             if source is not None:
                 self._carried_out(movement, source, candidates)
@@ -190,3 +186,13 @@ class _Mover:
     def _carried_out(self, movement: Movement, source: int, candidates: Candidates) -> None:
         self._step.movements.append((movement, source))
         candidates.put_back(*(worker for worker in (source, movement.destination) if worker not in self._draining))
+
+
+def _by_urgency(late: list[Movement]) -> Iterable[Movement]:
+    """Where several workers are late with the same task, the slots of Java's queue decide who is first."""
+    if len({movement.task for movement in late}) == len(late):
+        return sorted(late, key=attrgetter("urgency"))
+    queue: list[tuple[int, int, _Queued]] = []
+    for movement in late:
+        heappush(queue, (*movement.urgency, _Queued(movement)))
+    return [poll(queue)[2].movement for _ in late]

@@ -86,21 +86,28 @@ class ProcessGuard:
         self.close()
 
 
-def kill_marked(mark: str) -> None:
+def kill_marked(mark: str, quiet_seconds: float = _QUIET_SECONDS) -> None:
     """Kill every process with the mark, until none has been seen for a moment.
 
     The moment covers a process that was being started when its parent died: it gets the mark with its exec.
     """
     started = last_seen = time.monotonic()
-    while time.monotonic() - last_seen < _QUIET_SECONDS and time.monotonic() - started < _GIVE_UP_SECONDS:
-        for process in _marked(mark):
+    while time.monotonic() - last_seen < quiet_seconds and time.monotonic() - started < _GIVE_UP_SECONDS:
+        if signal_marked(mark, signal.SIGKILL):
             last_seen = time.monotonic()
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.kill(process, signal.SIGKILL)
         time.sleep(0.02)
 
 
-def _marked(mark: str) -> list[int]:
+def signal_marked(mark: str, number: signal.Signals) -> int:
+    """Send a signal to every process whose environment has the mark as a variable of value 1; says to how many."""
+    processes = marked_processes(mark)
+    for process in processes:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.kill(process, number)
+    return len(processes)
+
+
+def marked_processes(mark: str) -> list[int]:
     needle = f"\0{mark}=1\0".encode()
     return [
         int(entry.name)

@@ -60,6 +60,7 @@ def group_of(case: Mapping[str, Any]) -> GroupState:
 
 def config_of(given: Mapping[str, Any]) -> AssignmentConfig:
     return AssignmentConfig(
+        "HighAvailability",
         acceptable_recovery_lag=given["acceptableRecoveryLag"],
         max_warmup_replicas=given["maxWarmupReplicas"],
         num_standby_replicas=given["numStandbyReplicas"],

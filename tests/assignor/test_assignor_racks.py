@@ -227,7 +227,9 @@ class TestWholeDecision:
 
     @staticmethod
     def config(strategy, *, standbys, **costs):
-        return AssignmentConfig(num_standby_replicas=standbys, rack_aware_strategy=strategy, **costs)
+        return AssignmentConfig(
+            "HighAvailability", num_standby_replicas=standbys, rack_aware_strategy=strategy, **costs
+        )
 
 
 def a_big_group(seed: int) -> GroupState:
@@ -279,5 +281,5 @@ class TestEnablement:
         task = Task(TaskId(0, 0), stateful=True, source_racks=source_racks, changelog_racks=changelog_racks)
         worker = Worker(UUID(int=1), capacity=1, rack=rack)
         group = GroupState({task.id: task}, {worker.process_id: worker})
-        config = AssignmentConfig(rack_aware_strategy=strategy, num_standby_replicas=standbys)
+        config = AssignmentConfig("HighAvailability", rack_aware_strategy=strategy, num_standby_replicas=standbys)
         return tuple((told.wish, told.why) for told in decide(group, config).degraded)

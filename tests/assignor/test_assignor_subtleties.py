@@ -41,7 +41,7 @@ def test_process_ids_that_begin_with_8_to_f_come_first():
     task = Task(TaskId(0, 0), stateful=True)
     group = GroupState({task.id: task}, {id_: Worker(id_, capacity=1) for id_ in (low, high)})
 
-    assert decide(group, AssignmentConfig()).next.active[high] == {task.id}
+    assert decide(group, AssignmentConfig("HighAvailability")).next.active[high] == {task.id}
 
 
 def test_a_share_is_rounded_up_from_doubles():

@@ -165,7 +165,9 @@ def test_copies_that_share_tags_are_told():
     workers = [Worker(UUID(int=number), 1, tags=values) for number, values in enumerate(tags)]
     group = GroupState({task.id: task}, {worker.process_id: worker for worker in workers})
 
-    decision = decide(group, AssignmentConfig(num_standby_replicas=1, rack_aware_tags=("zone", "cluster")))
+    decision = decide(
+        group, AssignmentConfig("HighAvailability", num_standby_replicas=1, rack_aware_tags=("zone", "cluster"))
+    )
 
     (told,) = decision.degraded
     assert told.wish is Wish.TAGS
