@@ -52,16 +52,7 @@ def conditions(observed: Observed) -> tuple[Condition, ...]:
 
 def ready(observed: Observed) -> Fact:
     """Does every task run?"""
-    for judge in (
-        _gone,
-        _refused,
-        _no_kafka,
-        _no_topology,
-        _no_workers,
-        _refused_parts,
-        _failing_workers,
-        _failed_tasks,
-    ):
+    for judge in _OBSTACLES:
         obstacle = judge(observed)
         if obstacle is not None:
             return obstacle
@@ -238,3 +229,8 @@ def _some(texts: Iterable[str]) -> str:
     every = list(texts)
     more = f" and {len(every) - _NAMED} more" if len(every) > _NAMED else ""
     return ", ".join(every[:_NAMED]) + more
+
+
+_OBSTACLES = (
+    _gone, _refused, _no_kafka, _no_topology, _no_workers, _refused_parts, _failing_workers, _failed_tasks,
+)  # fmt: skip

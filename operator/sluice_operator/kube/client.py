@@ -119,7 +119,7 @@ class Kube:
                 return await self._call(method, path, body, query or {}, content_type)
             except (aiohttp.ClientError, TimeoutError, ConnectionError) as error:
                 if method != "GET" or attempt == _ATTEMPTS - 1:
-                    raise KubeError(0, "Unreachable", f"{method} {path}: {error or 'timed out'}") from error
+                    raise KubeError(0, "Unreachable", f"{method} {path}: {str(error) or 'timed out'}") from error
                 await asyncio.sleep(_RETRY_SECONDS)
         raise AssertionError("unreachable")
 

@@ -113,7 +113,7 @@ class Elector:
                 if not await self._take():
                     return False
         except (KubeError, TimeoutError) as error:
-            log.warning("lease %s: %s", self._settings.name, error or "timed out")
+            log.warning("lease %s: %s", self._settings.name, str(error) or "timed out")
             return False
         self._valid_until = began + self._settings.renew_deadline
         return True
