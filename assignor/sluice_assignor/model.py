@@ -187,7 +187,7 @@ class AssignmentConfig:
     fields hold what only the strategy of that name reads. Raises InvalidConfigError naming the field and the value.
     """
 
-    strategy: str = "HighAvailability"
+    strategy: str = "Optimal"
     acceptable_recovery_lag: int = 10_000
     max_warmup_replicas: int = 2
     num_standby_replicas: int = 0

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shlex
 from pathlib import Path
 from typing import Any
 
-from sluice_cli.parsing import at_least
+from sluice_cli.parsing import at_least, pairs
 
 
 def add_parser(commands: Any) -> None:
     """Add the command and its own subcommands."""
     parser = commands.add_parser("dev", help="real services on this machine, for trying things out")
-    kafka = parser.add_subparsers(title="services", metavar="SERVICE", required=True).add_parser(
-        "kafka", help="a real Kafka as plain processes"
-    )
+    services = parser.add_subparsers(title="services", metavar="SERVICE", required=True)
+    _add_kafka(services)
+    _add_kubernetes(services)
+
+
+def _add_kafka(services: Any) -> None:
+    kafka = services.add_parser("kafka", help="a real Kafka as plain processes")
     up = kafka.add_subparsers(title="actions", metavar="ACTION", required=True).add_parser(
         "up",
         help="start it, and stop it on Ctrl-C",
@@ -24,11 +30,46 @@ def add_parser(commands: Any) -> None:
           sluice dev kafka up --brokers 3 --directory /tmp/kafka
         """,
     )
-    up.set_defaults(execute=execute)
+    up.set_defaults(execute=run_kafka)
     up.add_argument(
         "--brokers", type=int, choices=(1, 3), default=1, help="three are in racks a, b and c (default: %(default)s)"
     )
     up.add_argument("--port", type=at_least(1), default=9092, help="port of the first broker (default: %(default)s)")
+    _add_directory(up)
+
+
+def _add_kubernetes(services: Any) -> None:
+    kubernetes = services.add_parser("kubernetes", help="a real Kubernetes control plane, with processes as pods")
+    up = kubernetes.add_subparsers(title="actions", metavar="ACTION", required=True).add_parser(
+        "up",
+        help="start it, print its kubeconfig, and stop it on Ctrl-C",
+        description="Start a real Kubernetes control plane on loopback, and nodes whose pods are processes of this "
+        "machine. The first start builds it from source, which takes about 6 minutes.",
+        examples="""
+          sluice dev kubernetes up
+          sluice dev kubernetes up --nodes 6 --zones a,b,c --image shop=/opt/shop/start
+        """,
+    )
+    up.set_defaults(execute=run_kubernetes)
+    up.add_argument("--nodes", type=at_least(1), default=2, metavar="N", help="how many nodes (default: %(default)s)")
+    up.add_argument(
+        "--zones",
+        type=_names,
+        default=["a", "b"],
+        metavar="NAMES",
+        help="dealt out to the nodes in turn (default: a,b)",
+    )
+    up.add_argument("--port", type=at_least(1), help="port of the API server (default: a free one)")
+    up.add_argument(
+        "--image",
+        action="append",
+        metavar="NAME=COMMAND",
+        help="an image that pods may name, and what it runs (repeatable; known already: busybox, python)",
+    )
+    _add_directory(up)
+
+
+def _add_directory(up: Any) -> None:
     up.add_argument(
         "--directory",
         type=Path,
@@ -37,8 +78,25 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def execute(arguments: argparse.Namespace) -> int:
+def _names(text: str) -> list[str]:
+    names = text.split(",")
+    if not all(re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", name) for name in names):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list of names like a,b,c (small letters, digits, dashes)")
+    return names
+
+
+def run_kafka(arguments: argparse.Namespace) -> int:
     """Run Kafka until it is interrupted."""
     from sluice_devkit.kafka import kafka_up
 
     return kafka_up(arguments.brokers, arguments.port, arguments.directory)
+
+
+def run_kubernetes(arguments: argparse.Namespace) -> int:
+    """Run Kubernetes until it is interrupted."""
+    from sluice_devkit.kubernetes.playground import IMAGES, kubernetes_up
+    from sluice_devkit.node_agent import Image
+
+    named = pairs("--image", arguments.image)
+    images = {**IMAGES, **{name: Image(tuple(shlex.split(command))) for name, command in named.items()}}
+    return kubernetes_up(arguments.nodes, arguments.zones, arguments.port, arguments.directory, images)
