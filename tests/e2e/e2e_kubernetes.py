@@ -53,7 +53,7 @@ class OnKubernetes:
             sys.executable, "-m", "sluice_cli", "operator",
             f"--coordinator-url=http://127.0.0.1:{self.port}", "--host=127.0.0.1", f"--port={self.port}",
             f"--namespace={self.namespace}", f"--lease-namespace={self.namespace}",
-            "--lease-duration=4s", "--renew-deadline=3s", "--retry=500ms",
+            "--lease-duration=12s", "--renew-deadline=10s", "--retry=500ms",
         ]  # fmt: skip
         with self.log.open("ab") as log:
             return guard.start(
