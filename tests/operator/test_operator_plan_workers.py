@@ -129,6 +129,10 @@ def test_a_single_outdated_worker_is_helped_out_by_a_surge_worker():
     assert plan(1, [a_pod(0), a_pod(1)]) == [Drain(1, "scale-in")]
 
 
+def test_a_single_outdated_worker_that_holds_nothing_needs_no_help():
+    assert plan(1, [old(0, ABSENT)]) == [DeletePod(0, "uid-0", "its spec has changed: it holds nothing")]
+
+
 @given(
     desired=st.integers(0, 4),
     pods=st.dictionaries(

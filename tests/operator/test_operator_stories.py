@@ -122,10 +122,9 @@ class Flights:
 
     def wait_ready(self, workers: int) -> None:
         def is_ready() -> bool:
-            status = self.kubernetes.client.get(self.path)["status"]
-            return self.condition("Ready")[0] == "True" and (
-                (status["replicas"], status["readyReplicas"]) == (workers, workers)
-            )
+            status = self.kubernetes.client.get(self.path).get("status", {})
+            seen = (status.get("replicas"), status.get("readyReplicas"))
+            return self.condition("Ready")[0] == "True" and seen == (workers, workers)
 
         self.wait_for(f"it is ready with {workers} workers", is_ready)
 

@@ -17,7 +17,7 @@ from typing import Any
 from sluice_coordinator.group import events as group_events
 from sluice_operator.coordination import Coordination, Key
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.kube.client import ConflictError, Kube, KubeError
 from sluice_operator.observed import FINALIZER, App, Observed, observe, read_app
 from sluice_operator.reconcile import AddFinalizer, Plan, RemoveFinalizer, plan
 from sluice_operator.spec.model import API_VERSION, KIND
@@ -82,6 +82,8 @@ class Apps:
             loop.changed.clear()
             try:
                 pause = await self._reconcile(key, loop)
+            except ConflictError:
+                continue  # somebody has written in between: look again
             except Exception as error:
                 expected = isinstance(error, KubeError)
                 log.log(logging.WARNING if expected else logging.ERROR, "%s: %s", "/".join(key), error,

@@ -37,6 +37,10 @@ class KubeError(OSError):
         self.reason = reason
 
 
+class ConflictError(KubeError):
+    """Somebody else has written since the object was read."""
+
+
 def login() -> kopf.ConnectionInfo:
     """The service account of this pod, else the current context of the kubeconfig. Raises KubeError."""
     settings = kopf.OperatorSettings()
@@ -155,4 +159,5 @@ def _refusal(method: str, path: str, status: int, text: str) -> KubeError:
         said = json.loads(text)
     except ValueError:
         said = {}
-    return KubeError(status, said.get("reason", ""), f"{method} {path}: {said.get('message') or text[:500]}")
+    reason, message = said.get("reason", ""), f"{method} {path}: {said.get('message') or text[:500]}"
+    return ConflictError(status, reason, message) if reason == "Conflict" else KubeError(status, reason, message)

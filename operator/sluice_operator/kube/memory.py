@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from sluice_coordinator.group import Recorded
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.kube.client import ConflictError, Kube, KubeError
 from sluice_operator.observed import App, read_app
 
 _WRITE_SECONDS = 15.0
@@ -60,9 +60,8 @@ class StreamsAppMemory:
         for _ in range(_ATTEMPTS):
             try:
                 return await self._write_once(footprint)
-            except KubeError as error:
-                if error.status != 409:  # somebody else has written in between
-                    raise
+            except ConflictError:
+                continue  # somebody else has written in between
         raise KubeError(409, "Conflict", f"StreamsApp {'/'.join(self._key)} changes all the time")
 
     async def _write_once(self, footprint: Recorded) -> None:

@@ -82,7 +82,7 @@ def plan_workers(
     """
     by_slot = {pod.slot: pod for pod in pods}
     volumes = {claim.slot: claim for claim in claims}
-    if desired == 1 and _is_outdated(by_slot.get(0), revision):
+    if desired == 1 and _needs_help(by_slot.get(0), revision):
         desired = 2
     replaced = _next_replaced(desired, revision, by_slot)
     actions: list[Action | None] = []
@@ -163,6 +163,11 @@ def _next_replaced(desired: int, revision: str, pods: Mapping[int, Pod]) -> int 
     candidate = next(iter(begun or outdated[::-1]), None)
     others = [pods.get(slot) for slot in range(desired) if slot != candidate]
     return candidate if all(pod is not None and pod.membership is Membership.MEMBER for pod in others) else None
+
+
+def _needs_help(pod: Pod | None, revision: str) -> bool:
+    """A single worker that has to go and may hold tasks, which nobody could take."""
+    return pod is not None and _is_outdated(pod, revision) and pod.membership is not Membership.ABSENT
 
 
 def _is_outdated(pod: Pod | None, revision: str) -> bool:
