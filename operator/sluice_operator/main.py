@@ -106,7 +106,6 @@ class _Leader:
         self._loop = loop
         self._coordination = Coordination(login, settings.host, settings.port, self._raise_epoch)
         self._stop = threading.Event()
-        self._ready = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="kopf", daemon=True)
         self.ended = asyncio.Event()
         """Set when kopf has ended, asked or not."""
@@ -135,7 +134,7 @@ class _Leader:
         settings = self._settings
         async with Kube(login) as kube:
             apps = Apps(kube, self._coordination, settings.coordinator_url, settings.namespaces)
-            await watch(apps, settings.namespaces, self._stop, self._ready)
+            await watch(apps, settings.namespaces, self._stop)
 
     def _raise_epoch(self, above: int) -> int:
         """Called from other threads."""

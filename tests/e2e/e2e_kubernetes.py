@@ -77,9 +77,7 @@ class OnKubernetes:
 
     def scale(self, replicas: int) -> None:
         """What `kubectl scale` does."""
-        path = f"{self._path}/scale"
-        scale = self.kubernetes.client.get(path)
-        self.kubernetes.client.replace(path, {**scale, "spec": {"replicas": replicas}})
+        self.kubernetes.client.patch(f"{self._path}/scale", {"spec": {"replicas": replicas}})
 
     def patch(self, **spec: Any) -> None:
         self.kubernetes.client.patch(self._path, {"spec": spec})

@@ -109,8 +109,7 @@ class Flights:
 
     def scale(self, replicas: int) -> None:
         """What `kubectl scale` does."""
-        scale = self.kubernetes.client.get(f"{self.path}/scale")
-        self.kubernetes.client.replace(f"{self.path}/scale", {**scale, "spec": {"replicas": replicas}})
+        self.kubernetes.client.patch(f"{self.path}/scale", {"spec": {"replicas": replicas}})
 
     def condition(self, kind: str) -> tuple[str, str, str]:
         """Status, reason and message, if they speak of the present generation."""

@@ -16,7 +16,7 @@ from sluice_operator.workers.names import APP_LABEL
 _CALL_SECONDS = 30.0
 
 
-async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event, ready: threading.Event) -> None:
+async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event) -> None:
     """Wake applications until `stop` is set. No namespaces = the whole cluster."""
     await kopf.operator(
         registry=_registry(apps),
@@ -25,7 +25,6 @@ async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event, 
         clusterwide=not namespaces,
         namespaces=namespaces,
         stop_flag=stop,
-        ready_flag=ready,
     )
 
 
