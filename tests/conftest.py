@@ -7,6 +7,8 @@ answers come first.
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import re
 import time
 import uuid
@@ -20,6 +22,8 @@ from hypothesis import HealthCheck, settings
 
 from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
+from sluice_devkit.kubernetes.components import ComponentsNotBuiltError, programs
+from sluice_devkit.kubernetes.toolchain import GoNotFoundError
 from sluice_devkit.node_agent import Image, NodeAgent
 from sluice_operator.spec.crd import crd
 
@@ -62,7 +66,8 @@ def kubernetes() -> Iterator[KubernetesCluster]:
 def nodes(kubernetes: KubernetesCluster) -> Iterator[NodeAgent]:
     """Four nodes in two zones; the image `shell` has this machine's programs. Heal a node that you have cut off."""
     nodes = {"node-a-0": "zone-a", "node-a-1": "zone-a", "node-b-0": "zone-b", "node-b-1": "zone-b"}
-    with NodeAgent(kubernetes.client_of(NODE_AGENT), nodes, {"shell": Image()}) as agent:
+    client, certificate = kubernetes.client_of(NODE_AGENT), kubernetes.serving_certificate
+    with NodeAgent(client, nodes, {"shell": Image()}, certificate=certificate) as agent:
         yield agent
 
 
@@ -107,13 +112,26 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=lambda item: LAYERS.index(layer_of(item)))
 
 
-@pytest.hookimpl(wrapper=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    if item.get_closest_marker("kubernetes"):
+        build_kubernetes(item.config)
     started = time.perf_counter()
     outcome = yield
     _SECONDS[layer_of(item)] += time.perf_counter() - started
     _TESTS[layer_of(item)] += 1
     return outcome
+
+
+@functools.cache
+def build_kubernetes(config: pytest.Config) -> None:
+    """Build the control plane where a fresh machine has none, in sight, and before the clock of any test runs.
+
+    A failure is told by the fixture `kubernetes`, which needs the same.
+    """
+    capture = config.pluginmanager.getplugin("capturemanager")
+    with capture.global_and_fixture_disabled(), contextlib.suppress(ComponentsNotBuiltError, GoNotFoundError):
+        programs()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

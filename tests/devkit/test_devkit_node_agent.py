@@ -67,7 +67,13 @@ class Pods:
         self.client.delete(f"{self.base}/pods/{name}", body or None)
 
     def log(self, name: str) -> str:
-        return self.nodes.log(self.namespace, name)
+        """As `kubectl logs` has it; nothing as long as no container has started."""
+        try:
+            return self.client.text(f"{self.base}/pods/{name}/log")
+        except ApiError as error:
+            if error.reason not in ("BadRequest", "NotFound"):
+                raise
+            return ""
 
     def start(self, name: str, script: str = SLEEPS, **options: Any) -> None:
         self.create(name, script, **options)
@@ -312,6 +318,15 @@ def test_readiness_follows_its_probe(pods, probe):
 
     pods.until(lambda: not pods.is_ready("web"), "it is not ready")
     assert pods.status("web")["restartCount"] == 0
+
+
+def test_a_probe_of_a_port_without_a_name_fails_and_no_other_pod_notices(pods):
+    probe = {"httpGet": {"port": "nameless"}, "periodSeconds": 1, "failureThreshold": 1}
+    pods.create("lost", container={"readinessProbe": probe})
+
+    pods.until(lambda: "running" in pods.status("lost")["state"], "it runs")
+    pods.start("neighbour")
+    assert not pods.is_ready("lost")
 
 
 def test_a_container_that_is_not_alive_is_restarted(pods):

@@ -213,6 +213,24 @@ def test_a_row_on_which_user_code_raises_is_found_and_set_aside(start: Any, topi
     assert dict(dead.headers())["__streams.errors.offset"] == b"20"
 
 
+def test_a_row_on_which_a_java_function_throws_is_set_aside_too(start: Any, topics: Any) -> None:
+    source, out = topics.create("in"), topics.create("out")
+    topology = Topology("app", on_error="dead-letter")
+    stream = topology.stream(source, key="user string", value="amount string", offset_reset="earliest")
+    parsed = stream.transform(
+        lambda df: df.withColumn("n", F.expr("java_method('java.lang.Integer', 'parseInt', amount)").cast("int"))
+    )
+    parsed.group_by("user").aggregate("totals", n=count(), total=sum_("n")).to(out)
+    running = start(topology)
+    running.send(source, (b"ann", b'{"amount": "3"}'), (b"ann", b'{"amount": "three"}'), (b"ann", b'{"amount": "4"}'))
+    running.wait_until_read(source)
+
+    assert running.values(out) == {b"ann": {"n": 2, "total": 7}}
+    (dead,) = running.read(dead_letter_topic(running.application))
+    assert dead.value() == b'{"amount": "three"}'
+    assert b'For input string: "three"' in dict(dead.headers())["__streams.errors.message"]
+
+
 def test_on_request_such_a_row_stops_its_task_and_names_the_place(start: Any, topics: Any) -> None:
     source, out = topics.create("in"), topics.create("out")
     running = start(failing(source, out, "stop"))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from sluice_assignor import MoveReason
+from sluice_assignor import MoveReason, RackAwareStrategy
 from sluice_assignor import decide as assignor_decide
 from sluice_coordinator.group import effects, events, requests
 from sluice_coordinator.group.config import GroupConfig, Racks, Recorded
@@ -442,7 +442,8 @@ class Group:
         if self.adopting or plan is None or not self.members:
             return
         changelogs = self.stepping.begin(plan, is_settled=self.is_settled)
-        topics = plan.topics() if any(member.request.rack for member in self.members) else ()
+        heeds_racks = self.config.assignment.rack_aware_strategy is not RackAwareStrategy.NONE
+        topics = plan.topics() if heeds_racks else ()
         if changelogs or (changelogs is not None and topics):
             self._outbox.do(effects.FetchEndOffsets(changelogs, topics))
         elif changelogs is not None:

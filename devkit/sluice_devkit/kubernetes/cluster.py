@@ -124,6 +124,11 @@ class KubernetesCluster:
         return self._directory / "certificates" / "apiserver.key"
 
     @property
+    def serving_certificate(self) -> tuple[Path, Path]:
+        """A certificate for loopback and its key, for whatever else belongs to the cluster."""
+        return self.ca_file, self.service_account_key
+
+    @property
     def kubeconfig(self) -> Path:
         """The administrator's."""
         return self._directory / "kubeconfig"

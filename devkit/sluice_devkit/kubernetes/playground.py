@@ -40,7 +40,13 @@ def kubernetes_up(
     try:
         with (
             KubernetesCluster(directory, port=port) as cluster,
-            NodeAgent(cluster.client_of(NODE_AGENT), spread(nodes, zones), images, pods) as agent,
+            NodeAgent(
+                cluster.client_of(NODE_AGENT),
+                spread(nodes, zones),
+                images,
+                pods,
+                certificate=cluster.serving_certificate,
+            ) as agent,
         ):
             _say(str(cluster.kubeconfig), sys.stdout)
             _say(_welcome(cluster, agent, images), sys.stderr)

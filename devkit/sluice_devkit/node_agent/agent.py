@@ -24,6 +24,7 @@ from sluice_devkit.kubernetes.errors import ApiError, KubernetesError
 from sluice_devkit.node_agent.api import Api
 from sluice_devkit.node_agent.claims import Claims
 from sluice_devkit.node_agent.images import Image, find_image
+from sluice_devkit.node_agent.logs import LogServer
 from sluice_devkit.node_agent.node import Node
 from sluice_devkit.node_agent.objects import claims_of, is_finished, node_of, uid_of
 from sluice_devkit.node_agent.pod import Machine, PodRunner
@@ -56,8 +57,8 @@ class NodeAgent:
     """Nodes on which pods are processes of this machine. Use it as a context manager, or call start and stop.
 
     `nodes` leads from names to zones, `images` from references to what they would run; a pod of any other image waits
-    with ErrImagePull. Every method may be called from any thread, and raises KubernetesError when there is no such pod
-    or node, or when the agent itself has failed.
+    with ErrImagePull. With a `certificate` and its key `kubectl logs` works. Every method may be called from any
+    thread, and raises KubernetesError when there is no such pod or node, or when the agent itself has failed.
     """
 
     def __init__(
@@ -67,12 +68,14 @@ class NodeAgent:
         images: Mapping[str, Image] | None = None,
         directory: Path | None = None,
         *,
+        certificate: tuple[Path, Path] | None = None,
         settings: NodeSettings = _DEFAULT_SETTINGS,
     ) -> None:
         self._client = client
         self._own_directory = directory is None
         self._directory = directory or Path(tempfile.gettempdir(), f"sluice-nodes-{uuid.uuid4().hex[:12]}")
         self._images = dict(images or {})
+        self._certificate = certificate
         self._settings = settings
         self._nodes = {name: Node(name, zone) for name, zone in nodes.items()}
         self._pods: dict[str, Json] = {}
@@ -102,8 +105,11 @@ class NodeAgent:
         self._directory.mkdir(mode=0o700, parents=True, exist_ok=not self._own_directory)
         self._guard = ProcessGuard(remove=[self._directory] if self._own_directory else [])
         self._thread.start()
-        self._serving.wait(START_SECONDS)
-        self._check()
+        try:
+            self._await_serving()
+        except BaseException:
+            self.stop()
+            raise
         return self
 
     def stop(self) -> None:
@@ -128,11 +134,10 @@ class NodeAgent:
 
     def log(self, namespace: str, pod: str) -> str:
         """What the pod of that name has said so far, over all its restarts; of the youngest, if there are several."""
-        named = [runner for runner in list(self._runners.values()) if _is_named(runner.pod, namespace, pod)]
-        if not named:
-            raise KubernetesError(f"There is no pod {namespace}/{pod} on any node.")
-        path = named[-1].directory.log
-        return path.read_text(errors="replace") if path.exists() else ""
+        path = self._find_log(namespace, pod)
+        if path is None:
+            raise KubernetesError(f"There is no log of a pod {namespace}/{pod} on any node.")
+        return path.read_text(errors="replace")
 
     # --- what can befall a pod
 
@@ -186,6 +191,7 @@ class NodeAgent:
             asyncio.run(self._serve())
         except BaseException as failure:  # told to whoever calls next
             self._failure = failure
+            sys.stderr.write(f"The node agent failed: {failure!r}\n")
         finally:
             self._serving.set()
 
@@ -196,7 +202,10 @@ class NodeAgent:
             self._services = Services(api, self._pods.values)
             self._claims = Claims(api, self._directory / "claims", self._pods.values)
             self._scheduler = Scheduler(api, self._claims, self._pods, self._nodes, self._settings.retry)
+            logs = LogServer(*self._certificate, self._find_log) if self._certificate is not None else None
+            log_port = await logs.start() if logs is not None else None
             for node in self._nodes.values():
+                node.log_port = log_port
                 await node.register(api)
             await self._claims.install()
             duties = (
@@ -214,6 +223,8 @@ class NodeAgent:
             finally:
                 await _cancel([*tasks, *self._lives.values()])
                 await self._services.close()
+                if logs is not None:
+                    await logs.close()
 
     async def _follow_nodes(self) -> None:
         async for _, item in self._api.watch("/api/v1/nodes"):
@@ -286,6 +297,15 @@ class NodeAgent:
                     return min(shared)
         return None
 
+    def _find_log(self, namespace: str, pod: str) -> Path | None:
+        """The log of the youngest pod of that name that is on a node."""
+        logs = [
+            runner.directory.log
+            for runner in list(self._runners.values())
+            if _is_named(runner.pod, namespace, pod) and runner.directory.log.exists()
+        ]
+        return logs[-1] if logs else None
+
     async def _cut(self, node: Node) -> None:
         node.connected.clear()
         node.is_ready = False
@@ -302,6 +322,11 @@ class NodeAgent:
         self._scheduler.look_again()
 
     # --- between the threads
+
+    def _await_serving(self) -> None:
+        if not self._serving.wait(START_SECONDS):
+            raise KubernetesError(f"The node agent could not register its nodes within {START_SECONDS} s.")
+        self._check()
 
     def _await(self, work: Coroutine[None, None, _Result]) -> _Result:
         if self._loop is None or not self._thread.is_alive():

@@ -15,6 +15,7 @@ from pathlib import Path
 from sluice_devkit.kubernetes.client import Json
 from sluice_devkit.kubernetes.errors import ApiError
 from sluice_devkit.node_agent.api import Api
+from sluice_devkit.node_agent.launch import CannotRunError
 from sluice_devkit.node_agent.objects import HOST_LABEL, ZONE_LABEL, claim_key, claims_of, is_ending, uid_of
 from sluice_devkit.node_agent.placement import Candidate, Reach
 
@@ -40,7 +41,9 @@ class Claims:
         self._reaches: dict[str, Reach] = {}
 
     async def install(self) -> None:
-        """Make the storage classes."""
+        """Make the storage classes, and learn about the volumes that an earlier agent has made."""
+        for volume in (await self._api.get(_VOLUMES))["items"]:
+            self._reaches[volume["metadata"]["name"]] = _reach_of(volume)
         for name in _LABELS:
             is_default = {"storageclass.kubernetes.io/is-default-class": str(name == ZONAL).lower()}
             body = {
@@ -62,8 +65,11 @@ class Claims:
             await self._release(key)
 
     def directory(self, namespace: str, name: str) -> Path:
-        """Where the data of a bound claim lies."""
-        return self._directory / str(self._claims[namespace, name]["spec"]["volumeName"])
+        """Where the data of a bound claim lies. Raises CannotRunError while it isn't bound."""
+        claim = self._claims.get((namespace, name))
+        if claim is None or not claim["spec"].get("volumeName"):
+            raise CannotRunError("ContainerCreating", f"claim {name} is not bound")
+        return self._directory / str(claim["spec"]["volumeName"])
 
     def missing(self, pod: Json) -> list[str]:
         """The claims of the pod that don't exist, or are going."""
@@ -150,6 +156,12 @@ def _volume(name: str, claim: Json, directory: Path, reach: Reach) -> Json:
             },
         },
     }
+
+
+def _reach_of(volume: Json) -> Reach:
+    terms = volume["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]
+    expression = terms[0]["matchExpressions"][0]
+    return Reach(expression["key"], expression["values"][0])
 
 
 async def _unless_gone(change: Awaitable[Json]) -> None:

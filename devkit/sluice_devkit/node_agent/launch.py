@@ -59,9 +59,7 @@ def command_of(container: Json, image: Image, environment: Mapping[str, str], pl
         command, arguments = image.entrypoint, image.arguments if arguments is None else arguments
     words = [translate(expand(word, environment), place) for word in (*command, *(arguments or ()))]
     if not words:
-        raise CannotRunError(
-            "CreateContainerError", f"neither the pod nor the image {container['image']} has a command"
-        )
+        raise CannotRunError("CreateContainerError", f"neither the pod nor image {container['image']} has a command")
     return [_program(words[0], environment, place), *words[1:]]
 
 

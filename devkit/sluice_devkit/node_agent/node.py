@@ -24,6 +24,7 @@ class Node:
     connected: asyncio.Event = field(default_factory=asyncio.Event)
     is_ready: bool = True
     seen: Json = field(default_factory=dict)
+    log_port: int | None = None
 
     @property
     def labels(self) -> dict[str, str]:
@@ -51,13 +52,16 @@ class Node:
         condition = {"type": "Ready", "status": status, "reason": reason, "lastHeartbeatTime": now()}
         if self._reported() != status:
             condition["lastTransitionTime"] = now()
-        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}, {"type": "Hostname", "address": self.name}]
-        body = {
+        # No host name: the API server would prefer it for logs, and no name server knows it.
+        addresses = [{"type": "InternalIP", "address": "127.0.0.1"}]
+        body: Json = {
             "capacity": _CAPACITY,
             "allocatable": _CAPACITY,
             "addresses": addresses,
             "conditions": [condition],
         }
+        if self.log_port is not None:
+            body["daemonEndpoints"] = {"kubeletEndpoint": {"Port": self.log_port}}
         self.seen = await api.patch_status(f"/api/v1/nodes/{self.name}", {"status": body})
 
     def _reported(self) -> str | None:

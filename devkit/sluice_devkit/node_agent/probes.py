@@ -79,10 +79,10 @@ def check_of(probe: Json, container: Json, address: str, execute: Callable[[list
     if "httpGet" in probe:
         return _http_check(probe["httpGet"], container, address)
     target = probe.get("tcpSocket") or probe["grpc"]
-    host, port = target.get("host", address), port_of(target["port"], container)
 
     async def connects() -> bool:
-        _, writer = await asyncio.open_connection(host, port)
+        port = port_of(target["port"], container)
+        _, writer = await asyncio.open_connection(target.get("host", address), port)
         writer.close()
         return True
 
@@ -91,10 +91,10 @@ def check_of(probe: Json, container: Json, address: str, execute: Callable[[list
 
 def _http_check(wanted: Json, container: Json, address: str) -> Check:
     scheme, host = wanted.get("scheme", "HTTP").lower(), wanted.get("host", address)
-    url = f"{scheme}://{host}:{port_of(wanted['port'], container)}{wanted.get('path', '/')}"
     headers = {header["name"]: header["value"] for header in wanted.get("httpHeaders", [])}
 
     async def answers() -> bool:
+        url = f"{scheme}://{host}:{port_of(wanted['port'], container)}{wanted.get('path', '/')}"
         # As a kubelet, which doesn't know whom to trust, checks no certificate.
         connector = aiohttp.TCPConnector(ssl=_unchecked())
         async with (
@@ -107,10 +107,13 @@ def _http_check(wanted: Json, container: Json, address: str) -> Check:
 
 
 def port_of(port: int | str, container: Json) -> int:
-    """A port by its number or by the name that the container gives it."""
+    """A port by its number or by the name that the container gives it. Raises ConnectionError when it gives none."""
     if isinstance(port, int):
         return port
-    return next(int(each["containerPort"]) for each in container.get("ports", []) if each.get("name") == port)
+    for each in container.get("ports", []):
+        if each.get("name") == port:
+            return int(each["containerPort"])
+    raise ConnectionError(f"container {container['name']} has no port named {port}")
 
 
 def _unchecked() -> ssl.SSLContext:

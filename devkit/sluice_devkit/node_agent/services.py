@@ -120,7 +120,7 @@ class Services:
             target = port_of(port.get("targetPort") or port["port"], pod["spec"]["containers"][0])
             async with asyncio.timeout(_CONNECT_SECONDS):
                 pod_reader, pod_writer = await asyncio.open_connection(pod["status"]["podIP"], target)
-        except (OSError, TimeoutError, StopIteration):
+        except (OSError, TimeoutError):
             writer.transport.abort()
             return
         try:

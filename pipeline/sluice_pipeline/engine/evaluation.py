@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-from pyspark.errors import PySparkException, PythonException
 
 from sluice_pipeline.arrow_frames import to_frame, to_table
 from sluice_pipeline.codecs.json_values import encode_values
 from sluice_pipeline.codecs.keys import decode_keys
 from sluice_pipeline.codecs.state import StateLayout
+from sluice_pipeline.engine.failures import FAILURES, is_of_rows, reason
 from sluice_pipeline.engine.queries import Query, queries
 from sluice_pipeline.plan import Column, Output, SubtopologyPlan, ToStore, ToTopic, Transformation
 from sluice_pipeline.schemas import arrow_schema
@@ -100,11 +100,11 @@ class Evaluation:
         source = _no_row((*self._plan.source.key, *self._plan.source.value))
         tables = [(self._queries, source if self._columns is None else source.select(list(self._columns)))]
         tables += [(self._below[store.store], _no_row(store.columns)) for store in self._plan.stores()]
-        with contextlib.suppress(PySparkException):
-            for wanted, table in tables * rounds:
-                if wanted:
+        for wanted, table in tables * rounds:
+            for query in wanted:
+                with contextlib.suppress(*FAILURES):
                     frame = to_frame(self._spark, table).where(f"_partition > {_NO_PARTITION}")
-                    _asked(wanted, frame.coalesce(1))
+                    _asked([query], frame.coalesce(1))
 
     def evaluate(self, rows: Rows, stores: Stores) -> Outcome:
         """Compute a batch. Raises TransformationFailingError, StoreError, StateEncodingError."""
@@ -113,7 +113,9 @@ class Evaluation:
             return outcome
         try:
             results = self._run(rows)
-        except PySparkException:
+        except FAILURES as error:
+            if not is_of_rows(error):
+                raise
             outcome.rejected = self._find_rejected(rows)
             results = self._run(rows.without([rejected.record for rejected in outcome.rejected]))
         for output, table in results:
@@ -131,9 +133,11 @@ class Evaluation:
             part = parts.pop()
             try:
                 self._run(part)
-            except PySparkException as error:
+            except FAILURES as error:
+                if not is_of_rows(error):
+                    raise
                 if part.count == 1:
-                    found.append(Rejected(part.first(), _reason(error)))
+                    found.append(Rejected(part.first(), reason(error)))
                 else:
                     parts += reversed(part.halves())
             if len(found) > MAX_REJECTED:
@@ -271,9 +275,3 @@ def _named(table: pa.Table) -> dict[str, pa.ChunkedArray]:
 def _to_bytes(column: pa.ChunkedArray) -> list[bytes]:
     """The fastest way from Arrow to Python bytes (0.04 µs each)."""
     return column.cast(pa.binary()).to_numpy(zero_copy_only=False).tolist()  # type: ignore[no-any-return]
-
-
-def _reason(error: PySparkException) -> str:
-    """The line that says it: the first, but for a Python function's traceback, which ends with what it raised."""
-    lines = str(error).strip().splitlines()
-    return lines[-1 if isinstance(error, PythonException) else 0][:500]

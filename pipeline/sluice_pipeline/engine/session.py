@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
-from sluice_jvm.launch import SparkJvm, start_spark_jvm
+from sluice_jvm.launch import JvmStartError, SparkJvm, start_spark_jvm
 
 _WARM_UP_ROUNDS = 3
 _JIT = "-XX:TieredStopAtLevel=1"
@@ -76,7 +76,7 @@ def start_engine(
 ) -> Engine:
     """Start the JVM and the session, and run dummy batches through it. Raises sluice_jvm's errors."""
     conf = settings(master, threads, further)
-    options = [_JIT, *shlex.split(conf.get("spark.driver.extraJavaOptions", ""))]
+    options = [_JIT, *_java_options(conf.get("spark.driver.extraJavaOptions", ""))]
     jvm = start_spark_jvm(conf, jars, options=options, log=log)
     os.environ.update(jvm.environment)
     builder = SparkSession.builder
@@ -86,6 +86,13 @@ def start_engine(
     spark.sparkContext.setLogLevel("ERROR")
     _warm_up(spark)
     return Engine(spark, jvm)
+
+
+def _java_options(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise JvmStartError(f"spark.driver.extraJavaOptions is {text!r}, which can't be split: {error}") from None
 
 
 def _warm_up(spark: SparkSession) -> None:

@@ -107,16 +107,18 @@ class ConsumerSource:
         self.assign(offsets)
 
     def read(self, limit: int, wait_seconds: float) -> Batch | None:
-        """Take what is there, up to `limit` records; wait only for the first one, and None if it doesn't come.
+        """Take what is there, up to `limit` records; None if no first one comes in `wait_seconds`.
+
+        After that it waits only for what partitions bring that have just come, and not for long.
 
         Raises OffsetOutOfRangeError.
         """
         first = self._consumer.poll(wait_seconds)
         if first is None:
             return None
-        messages = [first]
+        messages = more = [first]
         while len(messages) < limit:
-            waits = self._waits_for_new(messages)
+            waits = self._waits_for_new(more)
             more = self._consumer.consume(
                 min(_RECORDS_A_CALL, limit - len(messages)), _FETCH_STEP_SECONDS if waits else 0.0
             )

@@ -1,4 +1,4 @@
-"""One membership of a worker: its id, its fenced-in producers, its loops. A fatal producer error ends it for good."""
+"""One membership of a worker: its id, its producers, its loops. A fatal producer error ends it for good."""
 
 from __future__ import annotations
 

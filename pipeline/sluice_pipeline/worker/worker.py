@@ -290,7 +290,7 @@ class Worker:
         elif answer.code is Code.UNKNOWN_MEMBER:
             self._needs_topology = True
             self._news = True
-        elif answer.code is Code.INVALID_TOPOLOGY:
+        elif answer.code in (Code.INVALID_TOPOLOGY, Code.INVALID_REQUEST):
             self._end(EXIT_REFUSED, answer.message)
         else:
             log.warning("coordinator: %s %s", answer.code.value, answer.message)
