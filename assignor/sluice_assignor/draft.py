@@ -55,6 +55,10 @@ class Numbering:
         return [task.id for task in self.tasks]
 
     @cached_property
+    def process_ids(self) -> list[UUID]:
+        return [worker.process_id for worker in self.workers]
+
+    @cached_property
     def task_numbers(self) -> dict[TaskId, int]:
         return {task.id: number for number, task in enumerate(self.tasks)}
 
@@ -67,6 +71,11 @@ class Numbering:
             for task in worker.active
             if task in self.task_numbers
         }
+
+    def held_now(self, worker: int) -> frozenset[TaskId]:
+        """All that the worker has been given, in whatever role."""
+        held = self.workers[worker]
+        return held.active | held.standby | held.warmup
 
     def holds_now(self, worker: int, task: int) -> bool:
         """Has the worker been given the task, in whatever role?"""

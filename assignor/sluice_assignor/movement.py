@@ -8,10 +8,9 @@ for as long as nobody else is caught up.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Set
+from collections.abc import Callable, Iterable, Set
 from dataclasses import dataclass, field
 from heapq import heappush
-from operator import attrgetter
 from typing import NamedTuple
 
 from sluice_assignor.candidates import Candidates, LeastLoaded, OrderUnknown, Replay
@@ -23,18 +22,15 @@ from sluice_assignor.lags import Lags
 class Movement(NamedTuple):
     """A copy that the target wants at a worker that is not ready for it, and those who are.
 
-    `keepers` are draining workers that hold the task: they are asked last.
+    `keepers` are draining workers that hold the task: they are asked last. Movements of different tasks compare by
+    urgency: the fewest caught-up workers first, then the first task.
     """
 
+    caught_up: int
     task: int
     destination: int
     ready: frozenset[int]
     keepers: tuple[int, ...]
-
-    @property
-    def urgency(self) -> tuple[int, int]:
-        """Tasks with the fewest caught-up workers come first."""
-        return len(self.ready) + len(self.keepers), self.task
 
 
 class _Queued:
@@ -101,13 +97,14 @@ class _Mover:
         self._known_ready: dict[int, tuple[frozenset[int], tuple[int, ...]]] = {}
 
     def move_actives(self, candidates: Candidates) -> None:
-        standbys = holders_by_task(self._draft.standby)
-        for movement in sorted(self._late(self._draft.active), key=attrgetter("urgency")):
-            source = self._stand_in_for_active(movement, standbys[movement.task], candidates)
+        for movement in sorted(self._late(self._draft.active)):
+            source = self._stand_in_for_active(movement, candidates)
             self._carried_out(movement, source, candidates)
 
     def move_standbys(self, candidates: Candidates) -> None:
         late = self._late(self._draft.standby)
+        if not late:
+            return
         copies = holders_by_task(self._draft.active, self._draft.standby, self._draft.warmup)
         for movement in _by_urgency(late):
             source = self._stand_in_for_standby(movement, copies[movement.task], candidates)
@@ -117,33 +114,39 @@ class _Mover:
     def _late(self, role: list[set[int]]) -> list[Movement]:
         """What must not simply go where the target says, by worker, then task."""
         return [
-            Movement(task, worker, *self._ready(task))
+            self._movement(task, worker)
             for worker in self._numbering.staying
-            for task in sorted(role[worker])
-            if self._lags.is_behind_another(worker, task)
+            for task in sorted(self._lags.behind_another(worker, role[worker]))
         ]
+
+    def _movement(self, task: int, destination: int) -> Movement:
+        known = self._known_ready.get(task)
+        if known is None:
+            known = self._known_ready[task] = self._ready(task)
+        ready, keepers = known
+        return Movement(len(ready) + len(keepers), task, destination, ready, keepers)
 
     def _ready(self, task: int) -> tuple[frozenset[int], tuple[int, ...]]:
         """Who is caught up: those who may receive the task, and those who may only keep it."""
-        known = self._known_ready.get(task)
-        if known is None:
-            ready = frozenset(self._lags.caught_up(task))
-            known = self._known_ready[task] = (ready - self._draining, self._keepers(task, ready & self._draining))
-        return known
+        ready = frozenset(self._lags.caught_up(task))
+        if ready.isdisjoint(self._draining):
+            return ready, ()
+        return ready - self._draining, self._keepers(task, ready & self._draining)
 
-    def _keepers(self, task: int, draining: Collection[int]) -> tuple[int, ...]:
+    def _keepers(self, task: int, draining: Set[int]) -> tuple[int, ...]:
         """The worker that runs the task comes first: keeping it costs nothing."""
         runs = self._numbering.holders.get(task)
         return tuple(sorted(draining, key=lambda worker: (worker != runs, worker)))
 
-    def _stand_in_for_active(self, movement: Movement, standbys: Set[int], candidates: Candidates) -> int:
+    def _stand_in_for_active(self, movement: Movement, candidates: Candidates) -> int:
         """Let the best worker run the task until the destination is ready, and return it."""
-        source = candidates.poll(movement.ready & standbys)
+        standby = self._draft.standby
+        source = candidates.poll({worker for worker in movement.ready if movement.task in standby[worker]})
         if source is None:
             source = candidates.poll(movement.ready)
         if source is None:
             source = movement.keepers[0] if movement.keepers else self._lags.most_caught_up(movement.task)
-        if source in standbys:
+        if movement.task in standby[source]:
             self._swap(movement, source)
         else:
             self._draft.active[movement.destination].remove(movement.task)
@@ -185,14 +188,17 @@ class _Mover:
 
     def _carried_out(self, movement: Movement, source: int, candidates: Candidates) -> None:
         self._step.movements.append((movement, source))
-        candidates.put_back(*(worker for worker in (source, movement.destination) if worker not in self._draining))
+        if source not in self._draining:
+            candidates.put_back(source, movement.destination)
+        else:
+            candidates.put_back(movement.destination)
 
 
 def _by_urgency(late: list[Movement]) -> Iterable[Movement]:
     """Where several workers are late with the same task, the slots of Java's queue decide who is first."""
     if len({movement.task for movement in late}) == len(late):
-        return sorted(late, key=attrgetter("urgency"))
+        return sorted(late)
     queue: list[tuple[int, int, _Queued]] = []
     for movement in late:
-        heappush(queue, (*movement.urgency, _Queued(movement)))
+        heappush(queue, (movement.caught_up, movement.task, _Queued(movement)))
     return [poll(queue)[2].movement for _ in late]

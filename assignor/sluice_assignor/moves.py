@@ -6,9 +6,9 @@ target. Only the first kind changes who runs the task, and its reason is never W
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from operator import attrgetter
+from functools import cached_property
 from typing import Protocol
 
 from sluice_assignor.draft import Draft, Numbering
@@ -42,44 +42,25 @@ class Step(Protocol):
 def moves_of(step: Step, lags: Lags, numbering: Numbering) -> tuple[Move, ...]:
     """All moves of a step by task: the change of the active first, then copies on their way, then new standbys."""
     telling = _Telling(step, lags, numbering)
-    return in_task_order([*telling.changes_of_active(), *telling.copies_on_their_way(), *telling.new_standbys()])
+    moves = [*telling.changes_of_active(), *telling.copies_on_their_way(), *telling.new_standbys()]
+    return _in_task_order(moves, numbering)
 
 
 def first_owners(draft: Draft, numbering: Numbering) -> tuple[Move, ...]:
     """The tasks of a draft that nobody ran before."""
-    return in_task_order(
-        [
-            named_move(numbering, task, None, worker, MoveReason.UNASSIGNED)
-            for task, worker in draft.active_holders().items()
-            if task not in numbering.holders
-        ]
-    )
+    ids, names = numbering.task_ids, numbering.process_ids
+    moves = [
+        Move(ids[task], None, names[worker], MoveReason.UNASSIGNED)
+        for task, worker in draft.active_holders().items()
+        if task not in numbering.holders
+    ]
+    return _in_task_order(moves, numbering)
 
 
-def in_task_order(moves: list[Move]) -> tuple[Move, ...]:
-    return tuple(sorted(moves, key=attrgetter("task")))
-
-
-def named_move(
-    numbering: Numbering,
-    task: int,
-    source: int | None,
-    destination: int,
-    reason: MoveReason,
-    *,
-    left_to_restore: int = 0,
-    in_line: int = 0,
-    unbalanced_by: int = 0,
-) -> Move:
-    return Move(
-        numbering.tasks[task].id,
-        None if source is None else numbering.workers[source].process_id,
-        numbering.workers[destination].process_id,
-        reason,
-        left_to_restore,
-        in_line,
-        unbalanced_by,
-    )
+def _in_task_order(moves: list[Move], numbering: Numbering) -> tuple[Move, ...]:
+    """By number, which is quicker to compare than the id."""
+    numbers = numbering.task_numbers
+    return tuple(sorted(moves, key=lambda move: numbers[move[0]]))
 
 
 class _Telling:
@@ -89,19 +70,22 @@ class _Telling:
         self._step = step
         self._lags = lags
         self._numbering = numbering
-        tasks = numbering.tasks
-        self._runs = Counter((worker, tasks[task].stateful) for task, worker in numbering.holders.items())
+        self._ids = numbering.task_ids
+        self._names = numbering.process_ids
+        self._holders = numbering.holders
 
     def changes_of_active(self) -> Iterator[Move]:
         for task, destination in self._step.next.active_holders().items():
-            source = self._numbering.holders.get(task)
+            source = self._holders.get(task)
             if source != destination:
-                reason = self._why_active_changes(task, source, destination)
-                unbalanced_by = self._unbalanced_by(task, source, destination)
-                yield named_move(
-                    self._numbering, task, source, destination, reason,
-                    left_to_restore=self._left(destination, task), unbalanced_by=unbalanced_by,
-                )  # fmt: skip
+                yield Move(
+                    self._ids[task],
+                    None if source is None else self._names[source],
+                    self._names[destination],
+                    self._why_active_changes(task, source, destination),
+                    left_to_restore=self._left(destination, task),
+                    unbalanced_by=self._unbalanced_by(task, source, destination),
+                )
 
     def copies_on_their_way(self) -> Iterator[Move]:
         """One for each copy, though it may be late twice: as the active, and as the standby that it is until then."""
@@ -114,21 +98,32 @@ class _Telling:
             told.add((task, destination))
             restores = self._step.next.holds(destination, task)
             waiting += not restores
-            yield named_move(
-                self._numbering, task, stand_in, destination,
+            yield Move(
+                self._ids[task],
+                self._names[stand_in],
+                self._names[destination],
                 MoveReason.WARMING if restores else MoveReason.WAITING_FOR_SLOT,
-                left_to_restore=self._left(destination, task),
-                in_line=0 if restores else waiting,
-                unbalanced_by=self._unbalanced_by(task, stand_in, destination),
-            )  # fmt: skip
+                self._left(destination, task),
+                0 if restores else waiting,
+                self._unbalanced_by(task, stand_in, destination),
+            )
 
     def new_standbys(self) -> Iterator[Move]:
-        on_their_way = {(movement.destination, movement.task) for movement, _ in self._step.movements}
+        on_their_way: defaultdict[int, set[int]] = defaultdict(set)
+        for movement, _ in self._step.movements:
+            on_their_way[movement.destination].add(movement.task)
         for worker in self._numbering.staying:
-            for task in self._step.next.standby[worker]:
-                if (worker, task) not in on_their_way and not self._numbering.holds_now(worker, task):
+            held = self._numbering.held_now(worker)
+            for task in self._step.next.standby[worker] - on_their_way[worker]:
+                if self._ids[task] not in held:
                     left = self._left(worker, task)
-                    yield named_move(self._numbering, task, None, worker, MoveReason.STANDBY, left_to_restore=left)
+                    yield Move(self._ids[task], None, self._names[worker], MoveReason.STANDBY, left)
+
+    @cached_property
+    def _runs(self) -> Counter[tuple[int, bool]]:
+        """How many tasks with state, and how many without, each worker runs now."""
+        tasks = self._numbering.tasks
+        return Counter((worker, tasks[task].stateful) for task, worker in self._holders.items())
 
     def _why_active_changes(self, task: int, source: int | None, destination: int) -> MoveReason:
         if source is None:
@@ -142,7 +137,7 @@ class _Telling:
 
     def _unbalanced_by(self, task: int, source: int | None, destination: int) -> int:
         """How many more tasks of its kind the one that runs the task has now; who drains is to have none."""
-        if source is None or source != self._numbering.holders.get(task) or self._numbering.workers[source].draining:
+        if source is None or source != self._holders.get(task) or self._numbering.workers[source].draining:
             return 0
         stateful = self._numbering.tasks[task].stateful
         return max(0, self._runs[source, stateful] - self._runs[destination, stateful])
