@@ -9,7 +9,6 @@ import sys
 
 from aiohttp import web
 
-from sluice_coordinator.admission import SharedSecret
 from sluice_coordinator.driver import Driver
 from sluice_coordinator.fencing import Fencer
 from sluice_coordinator.metrics import Metrics
@@ -49,8 +48,8 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     metrics = Metrics(lambda: [driver.view()])
-    driver = Driver(settings, records, topic_admin(settings), fencer(settings), metrics)
-    server = Server({driver.key: driver}, metrics, SharedSecret(secret))
+    driver = Driver(settings, records, _admin(settings), _fencer(settings), metrics)
+    server = Server({driver.key: driver}, metrics, secret)
     runner = web.AppRunner(
         server.application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
     )
@@ -68,13 +67,11 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
         await runner.cleanup()
 
 
-def topic_admin(settings: CoordinatorSettings) -> TopicAdmin:
-    """What talks to the application's Kafka about topics."""
+def _admin(settings: CoordinatorSettings) -> TopicAdmin:
     return TopicAdmin(settings.bootstrap_servers, settings.kafka_config, replication_factor=settings.replication_factor)
 
 
-def fencer(settings: CoordinatorSettings) -> Fencer:
-    """What fences the application's workers."""
+def _fencer(settings: CoordinatorSettings) -> Fencer:
     return Fencer(
         settings.bootstrap_servers, settings.kafka_config, transaction_timeout_ms=settings.transaction_timeout_ms
     )
