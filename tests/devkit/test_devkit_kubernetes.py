@@ -39,7 +39,7 @@ def a_definition(plural: str, **spec_schema: object) -> dict[str, object]:
     }
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds} s"

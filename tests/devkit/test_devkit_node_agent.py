@@ -79,7 +79,7 @@ class Pods:
         self.create(name, script, **options)
         self.until(lambda: self.is_ready(name), f"{name} is ready")
 
-    def until(self, holds: Callable[[], bool], what: str, seconds: float = 20) -> None:
+    def until(self, holds: Callable[[], bool], what: str, seconds: float = 90) -> None:
         self.client.wait_for(what, holds, seconds)
 
 

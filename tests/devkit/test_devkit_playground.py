@@ -20,7 +20,7 @@ from sluice_devkit.ports import free_ports
 pods = "/api/v1/namespaces/default/pods"
 
 
-def eventually(holds: Callable[[], bool], seconds: float = 20) -> None:
+def eventually(holds: Callable[[], bool], seconds: float = 90) -> None:
     deadline = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < deadline, f"not within {seconds} s"
@@ -74,30 +74,6 @@ def test_the_playground_leaves_nothing_however_it_ends(tmp_path: Path, ending: s
 def administrator(directory: Path, port: int) -> KubernetesClient:
     token = (directory / "tokens.csv").read_text().partition(",")[0]
     return KubernetesClient(f"https://127.0.0.1:{port}", directory / "certificates" / "apiserver.crt", token)
-
-
-@pytest.mark.kubernetes
-def test_pods_and_volumes_that_were_kept_come_back(tmp_path: Path):
-    claim = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
-    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    script = "echo once >> /data/starts; cat /data/starts; sleep 600"
-    container = {"volumeMounts": [{"name": "data", "mountPath": "/data"}]}
-
-    def nodes(cluster: KubernetesCluster) -> NodeAgent:
-        client = cluster.client_of(NODE_AGENT)
-        return NodeAgent(client, {"n0": "a", "n1": "b"}, {"busybox": Image()}, tmp_path / "nodes")
-
-    with KubernetesCluster(tmp_path) as cluster, nodes(cluster) as agent:
-        eventually(lambda: cluster.client.exists("/api/v1/namespaces/default/serviceaccounts/default"))
-        body = {"metadata": {"name": "data"}, "spec": claim}
-        cluster.client.create("/api/v1/namespaces/default/persistentvolumeclaims", body)
-        cluster.client.create(pods, a_pod("keeper", script, volumes=volumes, container=container))
-        eventually(lambda: bool(agent.containers("default", "keeper")))
-        eventually(lambda: agent.log("default", "keeper") == "once\n")
-
-    with KubernetesCluster(tmp_path) as cluster, nodes(cluster) as agent:
-        eventually(lambda: bool(agent.containers("default", "keeper")))
-        eventually(lambda: agent.log("default", "keeper").endswith("once\nonce\n"))
 
 
 @pytest.mark.kubernetes

@@ -50,7 +50,7 @@ def test_a_worker_gets_warm_before_it_gets_tasks_finds_its_copies_again_and_is_d
         shop.wait_processed()
         restarts = application.local_view().coordinator.restarts
 
-    fell = [task for task, seen in lags.items() if len(seen) > 2 and seen[0] > 100 >= seen[-1]]
+    fell = [task for task, seen in lags.items() if len(seen) > 1 and seen[0] > 100 >= seen[-1]]
     assert fell, f"no warm-up with a falling lag was seen: {dict(lags)}"
     assert sorted(holders(scaled_out).values()).count("worker-1") == PARTITIONS / 2
     planned = [move for move in alone.moves if move.planned and move.source is not None]
