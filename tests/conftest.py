@@ -25,6 +25,7 @@ from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
 from sluice_devkit.kubernetes.components import ComponentsNotBuiltError, programs
 from sluice_devkit.kubernetes.toolchain import GoNotFoundError
 from sluice_devkit.node_agent import Image, NodeAgent
+from sluice_operator.spec.crd import crd
 
 # Examples on a busy machine take what they take: a deadline would be a timing assertion.
 settings.register_profile("sluice", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -56,7 +57,7 @@ def kubernetes() -> Iterator[KubernetesCluster]:
     It may be frozen and restarted, if the test waits until it serves again.
     """
     started = time.perf_counter()
-    with KubernetesCluster(audit=True) as cluster:
+    with KubernetesCluster(definitions=(crd(),), audit=True) as cluster:
         _SECONDS["start of Kubernetes"] = time.perf_counter() - started
         yield cluster
 

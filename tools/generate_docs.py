@@ -1,4 +1,4 @@
-"""Write docs/reference from the code: what can be configured, what is measured; and the examples of docs/assignment.md.
+"""Write docs/reference, crds and the examples of docs/assignment.md from the code: what can be configured and measured.
 
     python tools/generate_docs.py            write the pages
     python tools/generate_docs.py --check    change nothing; end with a diff and 1 if a page is stale
@@ -32,6 +32,10 @@ from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.topics.plan import TopicPlan, plan_topics
 from sluice_devkit.kubernetes.components import ASSETS_VARIABLE
+from sluice_operator.conditions import JUDGES
+from sluice_operator.spec.crd import crd_yaml
+from sluice_operator.spec.model import API_VERSION, StreamsAppSpec, StreamsAppStatus
+from sluice_operator.spec.schema import schema_of
 from sluice_pipeline import clients, schemas
 from sluice_pipeline.engine import session
 from sluice_pipeline.worker.metrics import WorkerMetrics
@@ -55,6 +59,8 @@ def main() -> int:
     pages = {
         REFERENCE / "configuration.md": configuration(),
         REFERENCE / "metrics.md": metrics(),
+        REFERENCE / "streamsapp.md": streamsapp(),
+        ROOT / "crds" / "streamsapps.yaml": crd_yaml(),
         ASSIGNMENT: assignment(ASSIGNMENT.read_text()),
     }
     stale = [path for path, text in pages.items() if not _is_current(path, text)]
@@ -129,6 +135,53 @@ def metrics() -> str:
             *_families(worker.registry),
         ]
     )
+
+
+def streamsapp() -> str:
+    """The page about the StreamsApp."""
+    return "\n".join(
+        [
+            HEADER,
+            "# StreamsApp\n",
+            f"`{API_VERSION}`, short name `sapp`. The CRD is `crds/streamsapps.yaml`. Durations are written as "
+            "`500ms`, `3s`, `10m`, `1h30m`.\n",
+            "## Spec\n",
+            *_table(("Field", "Type", "Default", "What"), _properties(schema_of(StreamsAppSpec), "spec")),
+            "Rules:\n",
+            *(f"- {message}" for message in _rules(schema_of(StreamsAppSpec))),
+            "",
+            "## Status\n",
+            *_table(("Field", "Type", "Default", "What"), _properties(schema_of(StreamsAppStatus), "status")),
+            "## Conditions\n",
+            "In this order; each always exists.\n",
+            *_table(("Condition", "What it answers"), [(_code(name), _doc(one)) for name, one in JUDGES.items()]),
+        ]
+    )
+
+
+def _properties(schema: Mapping[str, Any], path: str) -> Iterator[tuple[str, str, str, str]]:
+    for name, part in schema.get("properties", {}).items():
+        where = f"{path}.{name}"
+        items = part.get("items", {})
+        is_required = name in schema.get("required", ())
+        default = "required" if is_required and path.startswith("spec") else _plain(part.get("default"))
+        if default == "required" or not part.get("properties"):
+            kind = "|".join(map(str, part["enum"])) if "enum" in part else part["type"]
+            yield _code(where), _code(kind), default, part.get("description", "")
+        yield from _properties(part, where)
+        yield from _properties(items, f"{where}[]")
+
+
+def _plain(default: object) -> str:
+    if default is None or isinstance(default, dict):
+        return ""
+    return _code(str(default).lower() if isinstance(default, bool) else str(default))
+
+
+def _rules(schema: Mapping[str, Any]) -> Iterator[str]:
+    yield from (f"{rule['message']}." for rule in schema.get("x-kubernetes-validations", ()))
+    for part in schema.get("properties", {}).values():
+        yield from _rules(part)
 
 
 def assignment(page: str) -> str:

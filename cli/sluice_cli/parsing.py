@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sluice_cli.durations import parse_duration
 from sluice_cli.errors import MistakeError
+from sluice_protocol.durations import parse_duration
 from sluice_protocol.launch import parse_pairs
 
 _HELP_WIDTH = 100

@@ -83,7 +83,7 @@ class Driver:
     @property
     def key(self) -> tuple[str, str]:
         """Namespace and name of the application."""
-        return self._settings.namespace, self._settings.application_id
+        return self._settings.namespace, self._settings.name or self._settings.application_id
 
     def start(self) -> None:
         """Begin to keep time and to look for Kafka."""

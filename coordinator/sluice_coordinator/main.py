@@ -9,6 +9,7 @@ import sys
 
 from aiohttp import web
 
+from sluice_coordinator.admission import SharedSecret
 from sluice_coordinator.driver import Driver
 from sluice_coordinator.fencing import Fencer
 from sluice_coordinator.metrics import Metrics
@@ -48,8 +49,8 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     metrics = Metrics(lambda: [driver.view()])
-    driver = Driver(settings, records, _admin(settings), _fencer(settings), metrics)
-    server = Server({driver.key: driver}, metrics, secret)
+    driver = Driver(settings, records, topic_admin(settings), fencer(settings), metrics)
+    server = Server({driver.key: driver}, metrics, SharedSecret(secret))
     runner = web.AppRunner(
         server.application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
     )
@@ -67,11 +68,13 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
         await runner.cleanup()
 
 
-def _admin(settings: CoordinatorSettings) -> TopicAdmin:
+def topic_admin(settings: CoordinatorSettings) -> TopicAdmin:
+    """What talks to the application's Kafka about topics."""
     return TopicAdmin(settings.bootstrap_servers, settings.kafka_config, replication_factor=settings.replication_factor)
 
 
-def _fencer(settings: CoordinatorSettings) -> Fencer:
+def fencer(settings: CoordinatorSettings) -> Fencer:
+    """What fences the application's workers."""
     return Fencer(
         settings.bootstrap_servers, settings.kafka_config, transaction_timeout_ms=settings.transaction_timeout_ms
     )

@@ -1,18 +1,18 @@
 """The coordinator over HTTP: the workers' long poll, the read API, commands, metrics and health.
 
-Requests are limited in size, number and time; whoever sends one proves with the shared secret that it may.
+Requests are limited in size, number and time; whoever sends one proves to the admission that it may.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hmac
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from aiohttp import web
 
+from sluice_coordinator.admission import Admission, Caller, ProblemError
 from sluice_coordinator.driver import Driver, Drivers, NoAnswerError
 from sluice_coordinator.group import events
 from sluice_coordinator.metrics import Metrics
@@ -25,6 +25,7 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_REQUESTS = 2_048
 _BODY_SECONDS = 10.0
 _OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+_CALLER = web.RequestKey("caller", Caller)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -36,21 +37,16 @@ class Gone:
     incarnation: str
 
 
-class ProblemError(Exception):
-    """Answered with this status and sentence."""
-
-    def __init__(self, status: int, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-
-
 class Server:
     """The HTTP application over the drivers of all groups here, by (namespace, name)."""
 
-    def __init__(self, drivers: Drivers, metrics: Metrics, secret: str) -> None:
+    def __init__(self, drivers: Drivers, metrics: Metrics, admission: Admission, *, has_all: bool = True) -> None:
+        """`has_all`: these are all the groups that will ever be here, and it is ready when each has reached Kafka.
+        Else one that is not known yet may come, and whoever asks for it should ask again."""
         self._drivers = drivers
         self._metrics = metrics
-        self._secret = secret.encode()
+        self._admission = admission
+        self._has_all = has_all
         self._running = 0
 
     def application(self) -> web.Application:
@@ -76,6 +72,7 @@ class Server:
     async def _heartbeat(self, request: web.Request) -> web.Response:
         driver = self._driver(request)
         message = decode(HeartbeatRequest, await _body(request))
+        _caller(request).check_member(driver.key, message.worker, message.incarnation)
         try:
             answer = await driver.heartbeat(message)
         except NoAnswerError as error:
@@ -83,23 +80,29 @@ class Server:
         return _json(encode(answer))
 
     async def _view(self, request: web.Request) -> web.Response:
-        return _json(encode(self._driver(request).view()))
+        driver = self._driver(request)
+        _caller(request).check_reader(driver.key)
+        return _json(encode(driver.view()))
 
     async def _drain(self, request: web.Request) -> web.Response:
+        _caller(request).check_commander()
         self._driver(request).tell(events.DrainRequested(_worker(request)))
         return web.Response(status=204)
 
     async def _undrain(self, request: web.Request) -> web.Response:
+        _caller(request).check_commander()
         self._driver(request).tell(events.DrainCancelled(_worker(request)))
         return web.Response(status=204)
 
     async def _gone(self, request: web.Request) -> web.Response:
+        _caller(request).check_commander()
         driver, worker = self._driver(request), _worker(request)
         gone = decode(Gone, await _body(request))
         driver.tell(events.MemberGone(worker, gone.incarnation))
         return web.Response(status=204)
 
     async def _resume(self, request: web.Request) -> web.Response:
+        _caller(request).check_commander()
         self._driver(request).tell(events.ResumeRequested())
         return web.Response(status=204)
 
@@ -111,7 +114,7 @@ class Server:
 
     async def _is_ready(self, _: web.Request) -> web.Response:
         waiting = [driver for driver in self._drivers.values() if not driver.has_reached_kafka]
-        if not waiting:
+        if not waiting or not self._has_all:
             return web.Response(text="ready\n")
         sentences = [status.message for driver in waiting for status in driver.view().statuses]
         raise ProblemError(503, "; ".join(sentences) or "Kafka has not been reached yet")
@@ -123,7 +126,7 @@ class Server:
         """Admit, limit, and turn every mistake into a status with a sentence."""
         self._running += 1
         try:
-            self._admit(request)
+            await self._admit(request)
             return await handler(request)
         except ProblemError as error:
             return self._refuse(error.status, str(error))
@@ -136,16 +139,12 @@ class Server:
         finally:
             self._running -= 1
 
-    def _admit(self, request: web.Request) -> None:
+    async def _admit(self, request: web.Request) -> None:
         if request.path in _OPEN_PATHS:
             return
         if self._running > MAX_REQUESTS:
             raise ProblemError(503, f"more than {MAX_REQUESTS} requests are open; try again")
-        given = request.headers.get("Authorization", "").encode()
-        if not hmac.compare_digest(given, b"Bearer " + self._secret):
-            raise ProblemError(
-                401, "the secret is missing or wrong: send the application's own as `Authorization: Bearer …`"
-            )
+        request[_CALLER] = await self._admission.admit(request.headers.get("Authorization", ""))
 
     def _refuse(self, status: int, message: str) -> web.Response:
         self._metrics.request_errors.labels(str(status)).inc()
@@ -154,12 +153,18 @@ class Server:
     def _driver(self, request: web.Request) -> Driver:
         key = (request.match_info["namespace"], request.match_info["name"])
         driver = self._drivers.get(key)
+        if driver is None and not self._has_all:
+            raise ProblemError(503, f"application {'/'.join(key)} is not known here yet")
         if driver is None:
             known = ", ".join("/".join(each) for each in self._drivers)
             raise ProblemError(
                 404, f"application {'/'.join(key)} is not known here; this is the coordinator of {known}"
             )
         return driver
+
+
+def _caller(request: web.Request) -> Caller:
+    return request[_CALLER]
 
 
 def _worker(request: web.Request) -> str:

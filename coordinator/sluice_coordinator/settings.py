@@ -22,6 +22,8 @@ class CoordinatorSettings:
     run_directory: Path
     """Where the leader epoch, the highest slot and `coordinator.json` (its address) are kept."""
     namespace: str = "local"
+    name: str | None = None
+    """What workers call the application, within its namespace; its id if None."""
     kafka_config: Mapping[str, str] = field(default_factory=dict)
     """Further librdkafka settings (security, …)."""
     host: str = "127.0.0.1"

@@ -26,6 +26,10 @@ class WorkerLaunch:
     """Base URL, as in http://127.0.0.1:7070."""
     state_dir: str
     namespace: str = "local"
+    app: str | None = None
+    """What the coordinator calls the application, within its namespace; its id if None."""
+    token_file: str | None = None
+    """Where the worker's own token is, which is renewed there; SLUICE_SECRET if None."""
     incarnation: str = "0"
     threads: int = 2
     master: str | None = None
@@ -46,6 +50,7 @@ class WorkerLaunch:
         single = {
             "--bootstrap": self.bootstrap_servers, "--application-id": self.application_id, "--name": self.worker,
             "--coordinator": self.coordinator, "--state-dir": self.state_dir, "--namespace": self.namespace,
+            "--app": self.app, "--token-file": self.token_file,
             "--incarnation": self.incarnation, "--threads": self.threads, "--master": self.master, "--rack": self.rack,
             "--restorers": self.restorers, "--restore-bytes-per-second": self.restore_bytes_per_second,
             "--state-cleanup-delay-ms": self.state_cleanup_delay_ms, "--metrics-port": self.metrics_port,

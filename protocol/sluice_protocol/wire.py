@@ -48,7 +48,7 @@ def to_json(value: object) -> Any:
         return value.value
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         pairs = ((field.name, getattr(value, field.name)) for field in dataclasses.fields(value))
-        return {_camel(name): to_json(part) for name, part in pairs if part is not None}
+        return {camel(name): to_json(part) for name, part in pairs if part is not None}
     if isinstance(value, Mapping):
         return {str(to_json(key)): to_json(part) for key, part in value.items()}
     if isinstance(value, tuple | list):
@@ -78,7 +78,7 @@ def _read(kind: Any, value: Any, where: str) -> Any:
         return _read_text(kind, value, where)
     if dataclasses.is_dataclass(kind):
         return _read_message(typing.cast(type, kind), value, where)
-    return _read_plain(kind, value, where)
+    return value if kind is Any else _read_plain(kind, value, where)
 
 
 def _read_text(kind: Any, value: Any, where: str) -> Any:
@@ -112,7 +112,7 @@ def _read_message(kind: type, value: Any, where: str) -> Any:
 @functools.cache
 def _fields(kind: type) -> dict[str, tuple[dataclasses.Field[Any], Any]]:
     kinds = typing.get_type_hints(kind)
-    return {_camel(field.name): (field, kinds[field.name]) for field in dataclasses.fields(kind)}
+    return {camel(field.name): (field, kinds[field.name]) for field in dataclasses.fields(kind)}
 
 
 def _read_plain(kind: Any, value: Any, where: str) -> Any:
@@ -127,6 +127,7 @@ def _expect(holds: bool, value: Any, what: str, where: str) -> None:
         raise MalformedMessageError(f"{where}: {str(value)[:80]!r} is not {what}")
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """The name of a field as messages have it."""
     first, *rest = name.split("_")
     return first + "".join(part.capitalize() for part in rest)

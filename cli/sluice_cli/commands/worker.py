@@ -36,6 +36,10 @@ def add_parser(commands: Any) -> None:
     required.add_argument("--coordinator", required=True, metavar="URL", help="base URL of the coordinator")
     required.add_argument("--state-dir", required=True, metavar="DIR", help="where its state is kept")
     parser.add_argument("--namespace", default="local", help="the namespace of the application (default: %(default)s)")
+    parser.add_argument("--app", help="what the coordinator calls the application (default: its id)")
+    parser.add_argument(
+        "--token-file", metavar="FILE", help=f"read the worker's own token from here instead of {SECRET_VARIABLE}"
+    )
     parser.add_argument("--incarnation", default="0", help="what its launcher calls this start of the process")
     parser.add_argument(
         "--threads", type=at_least(1), default=2, metavar="N", help="its capacity (default: %(default)s)"
@@ -60,12 +64,14 @@ def execute(arguments: argparse.Namespace) -> int:
     """Run the worker until it is asked to end."""
     launch = read_launch(arguments, os.environ)
     secret = os.environ.get(SECRET_VARIABLE)
-    if not secret:
-        raise MistakeError(f"{SECRET_VARIABLE} is not set; it must hold the secret that the coordinator expects")
+    if not (secret or launch.token_file):
+        raise MistakeError(
+            f"neither {SECRET_VARIABLE} nor --token-file is set; one must give the secret that the coordinator expects"
+        )
 
     from sluice_pipeline.worker.main import run_worker
 
-    return int(run_worker(launch, secret))
+    return int(run_worker(launch, secret or ""))
 
 
 def read_launch(arguments: argparse.Namespace, environment: Mapping[str, str]) -> WorkerLaunch:
@@ -83,6 +89,8 @@ def read_launch(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         coordinator=arguments.coordinator,
         state_dir=arguments.state_dir,
         namespace=arguments.namespace,
+        app=arguments.app,
+        token_file=arguments.token_file,
         incarnation=arguments.incarnation,
         threads=arguments.threads,
         master=arguments.master,

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from sluice_assignor import AssignmentConfig
 from sluice_cli.decision_flags import assignment_flags
-from sluice_cli.durations import show_duration
 from sluice_cli.errors import MistakeError
 from sluice_cli.local.backoff import Backoff
+from sluice_protocol.durations import show_duration
 from sluice_protocol.ids import check_application_id
 from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE, SECRET_VARIABLE, WorkerLaunch
 

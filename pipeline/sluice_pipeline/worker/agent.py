@@ -13,10 +13,12 @@ import logging
 import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from sluice_protocol import heartbeat
 from sluice_protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest
+from sluice_protocol.launch import WorkerLaunch
 from sluice_protocol.wire import MalformedMessageError, decode, encode
 
 log = logging.getLogger(__name__)
@@ -38,17 +40,18 @@ class Agent(threading.Thread):
         self,
         url: str,
         path: str,
-        secret: str,
+        secret: Callable[[], str],
         on_answer: Callable[[HeartbeatAnswer, int], None],
         on_refused: Callable[[str], None],
         watch: Callable[[], None],
     ) -> None:
-        """`watch` is called before every request: it ends the process when a loop hangs."""
+        """`secret` gives the one that holds now. `watch` is called before every request: it ends the process when a
+        loop hangs."""
         super().__init__(name="heartbeat", daemon=True)
         parts = urlsplit(url)
         self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
         self._path = path
-        self._headers = {"Authorization": f"Bearer {secret}", "Content-Type": "application/json"}
+        self._secret = secret
         self._on_answer = on_answer
         self._on_refused = on_refused
         self._watch = watch
@@ -80,7 +83,7 @@ class Agent(threading.Thread):
             goodbye = dataclasses.replace(request, sequence=self._sequence)
         connection = http.client.HTTPConnection(*self._address, timeout=timeout)
         try:
-            connection.request("POST", self._path, encode(goodbye), self._headers)
+            connection.request("POST", self._path, encode(goodbye), self._headers())
             connection.getresponse().read()
         except (OSError, http.client.HTTPException) as error:
             log.warning("could not tell the coordinator that this worker leaves: %s", error)
@@ -112,7 +115,7 @@ class Agent(threading.Thread):
 
     def _post(self, request: HeartbeatRequest, version: int) -> HeartbeatAnswer:
         connection = self._connected(version)
-        connection.request("POST", self._path, encode(request), self._headers)
+        connection.request("POST", self._path, encode(request), self._headers())
         response = connection.getresponse()
         body = response.read()
         with self._changed:
@@ -128,6 +131,9 @@ class Agent(threading.Thread):
             log.warning("the coordinator is back")
             self._problem = ""
         return decode(HeartbeatAnswer, body)
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._secret()}", "Content-Type": "application/json"}
 
     def _connected(self, version: int) -> http.client.HTTPConnection:
         connection = self._connection
@@ -165,6 +171,14 @@ class Agent(threading.Thread):
             self._request = None  # the worker says what comes next once it has read the answer
             self._interval_seconds = answer.heartbeat_interval_ms / 1000
             self._on_answer(answer, version)
+
+
+def secret_of(launch: WorkerLaunch, secret: str) -> Callable[[], str]:
+    """Its own token, read anew each time because it is renewed; else the shared secret."""
+    if launch.token_file is None:
+        return lambda: secret
+    file = Path(launch.token_file)
+    return lambda: file.read_text().strip()
 
 
 def heartbeat_path(namespace: str, name: str) -> str:

@@ -28,7 +28,7 @@ from sluice_pipeline.state.directory import (
 )
 from sluice_pipeline.state.store import StoreError
 from sluice_pipeline.transaction import KafkaUnavailableError, ProducerDeadError
-from sluice_pipeline.worker.agent import Agent, heartbeat_path
+from sluice_pipeline.worker.agent import Agent, heartbeat_path, secret_of
 from sluice_pipeline.worker.assignment import Action, Held, Phase, next_action
 from sluice_pipeline.worker.cleaner import Cleaner
 from sluice_pipeline.worker.copies import Copies
@@ -109,8 +109,8 @@ class Worker:
         )
         self._agent = Agent(
             launch.coordinator,
-            heartbeat_path(launch.namespace, launch.application_id),
-            secret,
+            heartbeat_path(launch.namespace, launch.app or launch.application_id),
+            secret_of(launch, secret),
             lambda answer, version: self._events.put(Answered(answer, version)),
             lambda message: self._events.put(Refused(message)),
             self._watch,

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sluice_cli.durations import parse_duration, show_duration
+from sluice_protocol.durations import parse_duration, show_duration
 
 
 @pytest.mark.parametrize(

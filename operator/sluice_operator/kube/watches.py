@@ -1,0 +1,57 @@
+"""What kopf does for us: it watches, and says which application has changed. It keeps no state on objects."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+import kopf
+
+from sluice_operator.kube.apps import Apps
+from sluice_operator.kube.client import login
+from sluice_operator.spec.model import GROUP, PLURAL, VERSION
+from sluice_operator.workers.names import APP_LABEL
+
+_CALL_SECONDS = 30.0
+
+
+async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event) -> None:
+    """Wake applications until `stop` is set. No namespaces = the whole cluster."""
+    await kopf.operator(
+        registry=_registry(apps),
+        settings=_settings(),
+        standalone=True,
+        clusterwide=not namespaces,
+        namespaces=namespaces,
+        stop_flag=stop,
+    )
+
+
+def _registry(apps: Apps) -> kopf.OperatorRegistry:
+    registry = kopf.OperatorRegistry()
+
+    @kopf.on.login(registry=registry)
+    def log_in(**_: Any) -> kopf.ConnectionInfo:
+        return login()
+
+    @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
+    async def on_app(namespace: str | None, name: str | None, **_: Any) -> None:
+        apps.wake((namespace or "", name or ""))
+
+    @kopf.on.event("v1", "pods", labels={APP_LABEL: kopf.PRESENT}, registry=registry)
+    @kopf.on.event("v1", "persistentvolumeclaims", labels={APP_LABEL: kopf.PRESENT}, registry=registry)
+    async def on_part(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
+        apps.wake((namespace or "", labels[APP_LABEL]))
+
+    return registry
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.scanning.disabled = True
+    settings.posting.enabled = False
+    settings.networking.request_timeout = _CALL_SECONDS
+    settings.watching.label_selectors["pods"] = APP_LABEL
+    settings.watching.label_selectors["persistentvolumeclaims"] = APP_LABEL
+    return settings

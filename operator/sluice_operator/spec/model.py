@@ -1,0 +1,247 @@
+"""The spec and the status of a StreamsApp, as types. A field is here when something reads it.
+
+Defaults that belong to somebody else (the assignor, the coordinator) are taken from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from sluice_assignor import AssignmentConfig
+from sluice_assignor.strategies import STRATEGIES
+from sluice_coordinator.settings import CoordinatorSettings
+from sluice_operator.spec.described import described, rules
+from sluice_protocol.durations import parse_duration, show_duration
+from sluice_protocol.launch import WorkerLaunch
+
+GROUP, VERSION, KIND, PLURAL = "sluice.dev", "v1alpha1", "StreamsApp", "streamsapps"
+API_VERSION = f"{GROUP}/{VERSION}"
+
+MAX_NAME_LENGTH = 40
+"""Of a StreamsApp: its pods are named after it, and a label holds 63 characters."""
+
+_ASSIGNMENT = AssignmentConfig()
+_COORDINATOR: dict[str, Any] = {field.name: field.default for field in fields(CoordinatorSettings)}
+_LAUNCH: dict[str, Any] = {field.name: field.default for field in fields(WorkerLaunch)}
+
+DURATION = {"pattern": r"^([0-9]+(ms|d|h|m|s))+$", "maxLength": 20}
+_NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
+QUANTITIES = {
+    "type": "object",
+    "additionalProperties": {
+        "anyOf": [{"type": "integer"}, {"type": "string"}],
+        "pattern": rf"^[+-]?{_NUMBER}([KMGTPE]i|[numkMGTPE]|[eE][+-]?{_NUMBER})?$",
+        "x-kubernetes-int-or-string": True,
+    },
+}
+
+
+@rules(
+    (
+        "!has(self.config) || !('bootstrap.servers' in self.config || 'group.id' in self.config || "
+        "'transactional.id' in self.config)",
+        "kafka.config may not hold bootstrap.servers (use kafka.bootstrapServers), group.id or transactional.id "
+        "(they follow from applicationId)",
+    ),
+)
+@dataclass(frozen=True, slots=True)
+class Kafka:
+    """Where the application's topics are."""
+
+    bootstrap_servers: str = described("Bootstrap servers, HOST:PORT,….", minLength=1, maxLength=2048)
+    config: Mapping[str, str] = described(
+        "Further librdkafka settings of every client. Readable by whoever may read the StreamsApp: no passwords.", dict
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Spark:
+    """The Spark session of a worker."""
+
+    master: str | None = described(
+        "Spark's master; local[threads] if it is not set.", None, minLength=1, maxLength=1024
+    )
+    conf: Mapping[str, str] = described("Settings of Spark.", dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Pipeline:
+    """What the workers run."""
+
+    module: str = described(
+        "MODULE:ATTRIBUTE of the topology, importable in the image.",
+        pattern=r"^[A-Za-z_][\w.]*:[A-Za-z_]\w*$", maxLength=253,
+    )  # fmt: skip
+    image: str = described("Container image with the pipeline and `sluice` on its PATH.", minLength=1, maxLength=1024)
+    spark: Spark = described("The Spark session of a worker.", Spark)
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What becomes of volumes, in the words of a StatefulSet."""
+
+    when_scaled: str = described(
+        "What becomes of a worker's volume after a scale-in. A retained one is used again.",
+        "Retain", enum=["Retain", "Delete"],
+    )  # fmt: skip
+    when_deleted: str = described(
+        "What becomes of all volumes when the StreamsApp is deleted.", "Delete", enum=["Retain", "Delete"]
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class StateVolume:
+    """The volume of each worker, where its state is kept."""
+
+    size: str = described(
+        "Its size, a Kubernetes quantity.", "10Gi", pattern=r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|k|M|G|T|P)?$"
+    )
+    storage_class_name: str | None = described(
+        "Its storage class; the cluster's default if it is not set.", None, maxLength=253
+    )
+    retention_policy: Retention = described("What becomes of volumes that are not used any more.", Retention)
+
+
+@rules(
+    (
+        "self.stateVolume.size == oldSelf.stateVolume.size && has(self.stateVolume.storageClassName) == "
+        "has(oldSelf.stateVolume.storageClassName) && (!has(self.stateVolume.storageClassName) || "
+        "self.stateVolume.storageClassName == oldSelf.stateVolume.storageClassName)",
+        "stateVolume.size and stateVolume.storageClassName are immutable: volumes that exist would keep the old ones",
+    ),
+)
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """The pods."""
+
+    replicas: int = described("Number of workers (`kubectl scale`).", 1, minimum=0, maximum=1000)
+    threads: int = described("Capacity of a worker: how many tasks it processes at a time.", _LAUNCH["threads"],
+                             minimum=1, maximum=1000)  # fmt: skip
+    resources: Mapping[str, Any] = described(
+        "Resources of the worker's container.", dict,
+        properties={"requests": QUANTITIES, "limits": QUANTITIES}, additionalProperties=None,
+    )  # fmt: skip
+    state_volume: StateVolume = described("The volume of each worker.", StateVolume)
+    template: Mapping[str, Any] = described(
+        "A pod template merged over ours: maps by key; containers, volumes, env and mounts by name.", dict,
+        additionalProperties=None, **{"x-kubernetes-preserve-unknown-fields": True},
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where tasks live (KIP-441, KIP-708)."""
+
+    strategy: str = described("How tasks are placed.", _ASSIGNMENT.strategy, enum=sorted(STRATEGIES))
+    acceptable_recovery_lag: int = described(
+        "A copy is caught up when it is at most so many offsets behind.", _ASSIGNMENT.acceptable_recovery_lag,
+        minimum=0, format="int64",
+    )  # fmt: skip
+    max_warmup_replicas: int = described(
+        "How many copies may warm up at once, over the whole group.", _ASSIGNMENT.max_warmup_replicas,
+        minimum=1, maximum=100_000,
+    )  # fmt: skip
+    num_standby_replicas: int = described(
+        "Standby copies of every stateful task.", _ASSIGNMENT.num_standby_replicas, minimum=0, maximum=100
+    )
+    probing_rebalance_interval: str = described(
+        "How often placement is thought over when nothing happens.",
+        show_duration(_COORDINATOR["probing_interval_ms"]), **DURATION,
+    )  # fmt: skip
+
+
+@rules(
+    ("self.applicationId == oldSelf.applicationId", "applicationId is immutable: topics and offsets bear its name"),
+    ("self.applicationId != '.' && self.applicationId != '..'", "applicationId can't be part of a topic name"),
+)
+@dataclass(frozen=True, slots=True)
+class StreamsAppSpec:
+    """What is wanted of one application."""
+
+    application_id: str = described(
+        "Prefix of its internal topics, its consumer group and its transactional ids. Immutable.",
+        pattern="^[a-zA-Z0-9._-]+$", minLength=1, maxLength=150,
+    )  # fmt: skip
+    kafka: Kafka = described("Where its topics are.")
+    pipeline: Pipeline = described("What its workers run.")
+    workers: Workers = described("Its pods.", Workers)
+    assignment: Assignment = described("Where its tasks live.", Assignment)
+    paused: bool = described("Look on, but start, drain and delete no workers.", False)
+
+    def coordinator_settings(self, namespace: str, name: str) -> CoordinatorSettings:
+        """What its coordinator is told. Raises ValueError naming the field and the value."""
+        assignment = self.assignment
+        return CoordinatorSettings(
+            application_id=self.application_id,
+            bootstrap_servers=self.kafka.bootstrap_servers,
+            run_directory=Path(),  # nothing is kept in files here
+            namespace=namespace,
+            name=name,
+            kafka_config=self.kafka.config,
+            assignment=AssignmentConfig(
+                strategy=assignment.strategy,
+                acceptable_recovery_lag=assignment.acceptable_recovery_lag,
+                max_warmup_replicas=assignment.max_warmup_replicas,
+                num_standby_replicas=assignment.num_standby_replicas,
+            ),
+            probing_interval_ms=parse_duration(assignment.probing_rebalance_interval),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """One condition, as Kubernetes writes them."""
+
+    type: str = described("Its name.")
+    status: str = described("True, False or Unknown.", enum=["True", "False", "Unknown"])
+    reason: str = described("Why, in one CamelCase word.")
+    message: str = described("Why, and what to do, in a sentence.", maxLength=32768)
+    last_transition_time: str = described("When the status last changed.", format="date-time")
+    observed_generation: int = described("The generation of the spec that it speaks of.", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Footprint:
+    """Whatever may still be held by processes of the application, recorded before the first grant."""
+
+    slots: int = described("Workers 0…slots-1 may hold something.", minimum=0)
+    subtopologies: int = described("So many transactional ids a worker.", minimum=0)
+
+
+@dataclass(frozen=True, slots=True)
+class SubtopologyStatus:
+    """One subtopology."""
+
+    id: int = described("Its number.")
+    stateful: bool = described("Has a changelog.")
+    current_parallelism: int = described("Number of its tasks.")
+
+
+@dataclass(frozen=True, slots=True)
+class WarmupStatus:
+    """One copy that warms up. Numbers are rounded, so that the status is not written for each record."""
+
+    task: str = described("The task.")
+    worker: str = described("Where its state is being restored.")
+    lag: int | None = described("Offsets left, rounded up to one significant digit.", None)
+    eta: str | None = described("Time left, rounded up.", None)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsAppStatus:
+    """What is seen of one application."""
+
+    observed_generation: int = described("The generation that was last looked at.")
+    replicas: int = described("Number of worker pods.")
+    ready_replicas: int = described("Number of workers that are members of the group.")
+    selector: str = described("Label selector of the pods (scale subresource).")
+    epoch: str | None = described("Epoch of the group, LEADER.GROUP.", None)
+    subtopologies: tuple[SubtopologyStatus, ...] = described("The parts of the topology.", ())
+    warmups: tuple[WarmupStatus, ...] = described("Copies that warm up.", ())
+    conditions: tuple[Condition, ...] = described(
+        "What is true of it.", (), **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
+    )
+    footprint: Footprint | None = described("What a restarted coordinator has to fence.", None)

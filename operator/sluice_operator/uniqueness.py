@@ -1,0 +1,38 @@
+"""One applicationId, one StreamsApp: two of them on one Kafka would fence each other's workers for ever."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sluice_operator.observed import App, Problem
+
+
+def find_elder(app: App, others: Iterable[App]) -> Problem | None:
+    """Why the application may not run: an older StreamsApp has its applicationId on its Kafka."""
+    elders = [other for other in others if _is_same(app, other) and _age(other) < _age(app)]
+    if not elders or app.spec is None:
+        return None
+    elder = min(elders, key=_age)
+    return Problem(
+        "ApplicationIdTaken",
+        f"spec.applicationId {app.spec.application_id!r} on this Kafka is that of StreamsApp {'/'.join(elder.key)}; "
+        "give this one another, or delete the other one.",
+    )
+
+
+def _is_same(app: App, other: App) -> bool:
+    return (
+        app.spec is not None
+        and other.spec is not None
+        and app.uid != other.uid
+        and app.spec.application_id == other.spec.application_id
+        and _servers(app) & _servers(other) != set()
+    )
+
+
+def _servers(app: App) -> set[str]:
+    return set() if app.spec is None else {server.strip() for server in app.spec.kafka.bootstrap_servers.split(",")}
+
+
+def _age(app: App) -> tuple[str, str]:
+    return app.created, app.uid

@@ -1,0 +1,144 @@
+"""What is said of an application, as a table of what is seen; when conditions change, and what that is worth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from operator_builders import (
+    NOW,
+    a_group,
+    a_member,
+    a_pod,
+    active,
+    an_app,
+    observed,
+    warmup,
+)
+
+from sluice_operator.conditions import JUDGES, conditions
+from sluice_operator.observed import Membership, Observed, Phase, Problem
+from sluice_operator.status import Event, events_of, status_of
+from sluice_protocol.heartbeat import FailedTask, StatusCode
+from sluice_protocol.ids import TaskId
+from sluice_protocol.wire import to_json
+
+PODS = (a_pod(0), a_pod(1))
+MEMBERS = (a_member(0), a_member(1))
+FAILED = FailedTask(TaskId(0, 1), "TransformationFailed", "13 brings bad luck", "input", 1, 42)
+
+
+def running(**changes: Any) -> Observed:
+    return observed(pods=PODS, group=a_group(active(0, 0), active(1, 1), members=MEMBERS, **changes))
+
+
+def said(seen: Observed, kind: str) -> tuple[str, str]:
+    condition = next(each for each in conditions(seen) if each.type == kind)
+    return condition.status, condition.reason
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (running(), ("True", "AllTasksRunning")),
+        (observed(), ("False", "NotAsked")),
+        (replace(running(), reaches_kafka=False), ("False", "NotAnsweredYet")),
+        (running(code=StatusCode.KAFKA_UNREACHABLE), ("False", "KafkaUnreachable")),
+        (running(code=StatusCode.MISSING_SOURCE_TOPICS), ("False", "MissingSourceTopics")),
+        (running(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS), ("False", "IncorrectlyPartitionedTopics")),
+        (replace(running(), app=an_app(0)), ("False", "ScaledToZero")),
+        (replace(running(), app=an_app(is_going=True)), ("False", "Deleting")),
+        (replace(running(), app=an_app(problem=Problem("ApplicationIdTaken", "…"))), ("False", "ApplicationIdTaken")),
+        (
+            observed(pods=[a_pod(0, trouble=Problem("ErrImagePull", "no such image"))], group=a_group()),
+            ("False", "WorkersFailing"),
+        ),
+        (observed(pods=PODS, group=a_group(active(0, 0), active(1, 1, "waiting"))), ("False", "TasksNotRunning")),
+        (observed(pods=PODS, group=a_group(active(0, 0, "releasing"))), ("True", "AllTasksRunning")),
+        (observed(group=a_group()), ("False", "NoWorkerYet")),
+        (observed(pods=PODS, group=a_group(active(0, 0, "restoring"))), ("False", "TasksNotRunning")),
+        (observed(pods=PODS, group=a_group(replace(active(0, 0, "restoring"), lag=10))), ("True", "AllTasksRunning")),
+        (replace(observed(group=a_group()), refusal="exceeded quota"), ("False", "PodsRefused")),
+        (
+            observed(pods=PODS, group=a_group(active(1, 0, "failed"), members=[a_member(0, failed=(FAILED,))])),
+            ("False", "TasksFailed"),
+        ),
+    ],
+)
+def test_ready_says_what_stands_in_its_way(seen: Observed, expected: tuple[str, str]):
+    assert said(seen, "Ready") == expected
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen", "expected"),
+    [
+        ("KafkaReachable", running(), ("True", "KafkaAnswers")),
+        ("KafkaReachable", observed(), ("Unknown", "NotAsked")),
+        ("TopologyValid", running(), ("True", "TopicsFit")),
+        ("TopologyValid", observed(), ("Unknown", "NoWorkerYet")),
+        ("Rebalancing", running(), ("False", "TasksInPlace")),
+        ("Rebalancing", running(state="reconciling"), ("True", "TasksMoving")),
+        ("Rebalancing", running(state="adopting"), ("True", "Adopting")),
+        ("Rebalancing", observed(group=a_group(state="empty")), ("False", "NoTasks")),
+        ("WarmingUp", running(), ("False", "NoWarmups")),
+        ("WarmingUp", observed(group=a_group(warmup(1, 1, 5, 5))), ("True", "Restoring")),
+        ("Draining", running(), ("False", "NobodyLeaves")),
+        ("Draining", observed(pods=[a_pod(1, Membership.DRAINING)]), ("True", "HandingOver")),
+        ("Draining", observed(pods=[a_pod(1, Membership.DRAINED, Phase.STOPPING)]), ("False", "NobodyLeaves")),
+        ("Paused", observed(an_app(paused=True)), ("True", "SpecPaused")),
+        ("Paused", running(), ("False", "Acting")),
+    ],
+)
+def test_each_condition_says_what_is_seen(kind: str, seen: Observed, expected: tuple[str, str]):
+    assert said(seen, kind) == expected
+
+
+def test_a_failed_task_is_named_with_the_record_that_stopped_it():
+    group = a_group(active(1, 0, "failed"), members=[a_member(0, failed=(FAILED,))])
+
+    assert (
+        "0_1 on worker-0 at input-1 offset 42: 13 brings bad luck"
+        in conditions(observed(pods=PODS, group=group))[0].message
+    )
+
+
+def test_all_conditions_exist_always_in_the_same_order():
+    assert [condition.type for condition in conditions(observed())] == list(JUDGES)
+
+
+def test_a_condition_keeps_its_time_until_its_status_changes():
+    earlier = tuple(
+        replace(condition, last_transition_time="2026-01-01T00:00:00Z") for condition in conditions(observed())
+    )
+    app = replace(an_app(), status={"conditions": to_json(earlier)})
+    later = conditions(replace(running(), app=app))
+
+    times = {condition.type: condition.last_transition_time for condition in later}
+    assert times["Ready"] == NOW.strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert times["Paused"] == "2026-01-01T00:00:00Z"
+
+
+def test_what_has_not_changed_is_worth_no_event():
+    assert events_of(conditions(running()), conditions(running())) == ()
+
+
+def test_a_change_is_worth_one_event():
+    lost = conditions(running(code=StatusCode.KAFKA_UNREACHABLE))
+
+    assert events_of(conditions(running()), lost) == (
+        Event("Warning", "KafkaUnreachable", "Ready: KAFKA_UNREACHABLE it is"),
+        Event("Warning", "KafkaUnreachable", "KafkaReachable: KAFKA_UNREACHABLE it is"),
+    )
+
+
+def test_numbers_are_rounded_so_that_the_status_rests():
+    assert to_json(status_of(observed(group=a_group(warmup(1, 1, 1_234_567, 41)))))["warmups"] == [
+        {"task": "0_1", "worker": "worker-1", "lag": 2_000_000, "eta": "<1m"}
+    ]
+
+
+def test_a_status_says_how_many_workers_belong_to_the_group():
+    status = status_of(observed(pods=[*PODS, a_pod(2, Membership.ABSENT, Phase.STARTING)], group=a_group()))
+
+    assert (status.replicas, status.ready_replicas, status.selector) == (3, 2, "sluice.dev/app=flights")

@@ -1,0 +1,190 @@
+"""Which pods and volumes come and go, as a table of what is seen."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from operator_builders import a_group, a_member, a_pod, claims
+
+from sluice_operator.observed import Claim, Membership, Phase
+from sluice_operator.workers.plan import (
+    CreateClaim,
+    CreatePod,
+    DeleteClaim,
+    DeletePod,
+    Drain,
+    ReportGone,
+    Undrain,
+    plan_deletion,
+    plan_workers,
+    report_deaths,
+)
+
+MEMBER, DRAINING, DRAINED = Membership.MEMBER, Membership.DRAINING, Membership.DRAINED
+ABSENT, UNKNOWN = Membership.ABSENT, Membership.UNKNOWN
+SCALE_IN = "scale-in: it holds nothing"
+
+
+def plan(desired: int, pods: Any, volumes: Any = None, *, deletes_volumes: bool = False) -> list[Any]:
+    volumes = claims(*(pod.slot for pod in pods)) if volumes is None else volumes
+    return list(plan_workers(desired, "new", pods, volumes, deletes_volumes=deletes_volumes))
+
+
+def test_first_workers_get_a_volume_and_a_pod_each():
+    assert plan(2, []) == [CreateClaim(0), CreatePod(0), CreateClaim(1), CreatePod(1)]
+
+
+def test_a_worker_that_comes_back_uses_its_volume_again():
+    assert plan(2, [a_pod(0)], claims(0, 1)) == [CreatePod(1)]
+
+
+def test_a_worker_waits_for_a_volume_of_its_name_to_be_gone():
+    assert plan(1, [], [Claim(0, "claim-0", is_going=True)]) == []
+
+
+def test_scaling_out_creates_pods_and_leaves_the_others_alone():
+    assert plan(3, [a_pod(0), a_pod(1)]) == [CreateClaim(2), CreatePod(2)]
+
+
+@pytest.mark.parametrize(
+    ("membership", "phase", "expected"),
+    [
+        (MEMBER, Phase.RUNNING, [Drain(1, "scale-in")]),
+        (DRAINING, Phase.RUNNING, []),
+        (DRAINED, Phase.RUNNING, [DeletePod(1, "uid-1", SCALE_IN)]),
+        (ABSENT, Phase.STARTING, [DeletePod(1, "uid-1", SCALE_IN)]),
+        (UNKNOWN, Phase.RUNNING, []),
+        (DRAINED, Phase.STOPPING, []),
+        (ABSENT, Phase.ENDED, [DeletePod(1, "uid-1", "its pod has ended")]),
+    ],
+)
+def test_scaling_in_drains_first_and_deletes_what_holds_nothing(
+    membership: Membership, phase: Phase, expected: list[Any]
+):
+    assert plan(1, [a_pod(0), a_pod(1, membership, phase)]) == expected
+
+
+def test_leaving_workers_go_all_at_once_highest_first():
+    assert plan(1, [a_pod(0), a_pod(1), a_pod(2)]) == [Drain(2, "scale-in"), Drain(1, "scale-in")]
+
+
+@pytest.mark.parametrize("membership", [DRAINING, DRAINED])
+def test_a_drain_is_taken_back_until_the_pod_is_deleted(membership: Membership):
+    assert plan(2, [a_pod(0), a_pod(1, membership)]) == [Undrain(1)]
+
+
+def test_a_slot_whose_pod_is_still_going_waits():
+    assert plan(2, [a_pod(0), a_pod(1, DRAINED, Phase.STOPPING)]) == []
+
+
+def test_scaling_to_zero_does_not_wait_for_somebody_to_take_the_tasks():
+    assert plan(0, [a_pod(0)]) == [DeletePod(0, "uid-0", "scaled to 0")]
+
+
+def test_a_pod_that_has_ended_makes_room_for_the_next():
+    assert plan(1, [a_pod(0, ABSENT, Phase.ENDED)]) == [DeletePod(0, "uid-0", "its pod has ended")]
+
+
+@pytest.mark.parametrize(("deletes", "expected"), [(True, [DeleteClaim(1, "claim-1")]), (False, [])])
+def test_the_volume_of_a_worker_that_left_is_kept_unless_told(deletes: bool, expected: list[Any]):
+    assert plan(1, [a_pod(0)], claims(0, 1), deletes_volumes=deletes) == expected
+
+
+def test_a_volume_in_use_is_never_deleted():
+    assert plan(1, [a_pod(0), a_pod(1, DRAINING)], deletes_volumes=True) == []
+
+
+def old(slot: int, membership: Membership = MEMBER, phase: Phase = Phase.RUNNING) -> Any:
+    return a_pod(slot, membership, phase, revision="old")
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([old(0), old(1)], [Drain(1, "its spec has changed")]),
+        ([old(0), old(1, DRAINING)], []),
+        ([old(0), old(1, DRAINED)], [DeletePod(1, "uid-1", "its spec has changed: it holds nothing")]),
+        ([old(0), old(1, DRAINED, Phase.STOPPING)], []),
+        ([old(0), a_pod(1, ABSENT, Phase.STARTING)], []),
+        ([old(0), a_pod(1)], [Drain(0, "its spec has changed")]),
+        ([a_pod(0), a_pod(1)], []),
+    ],
+)
+def test_outdated_pods_are_replaced_one_at_a_time(pods: list[Any], expected: list[Any]):
+    assert plan(2, pods) == expected
+
+
+def test_an_outdated_pod_that_holds_nothing_is_replaced_at_once():
+    assert plan(2, [a_pod(0, UNKNOWN), old(1, ABSENT, Phase.STARTING)]) == [
+        DeletePod(1, "uid-1", "its spec has changed: it holds nothing")
+    ]
+
+
+def test_a_single_outdated_worker_is_helped_out_by_a_surge_worker():
+    assert plan(1, [old(0)]) == [CreateClaim(1), CreatePod(1)]
+    assert plan(1, [old(0), a_pod(1)]) == [Drain(0, "its spec has changed")]
+    assert plan(1, [a_pod(0), a_pod(1)]) == [Drain(1, "scale-in")]
+
+
+def test_a_single_outdated_worker_that_holds_nothing_needs_no_help():
+    assert plan(1, [old(0, ABSENT)]) == [DeletePod(0, "uid-0", "its spec has changed: it holds nothing")]
+
+
+@given(
+    desired=st.integers(0, 4),
+    pods=st.dictionaries(
+        st.integers(0, 5),
+        st.tuples(st.sampled_from(Membership), st.sampled_from(Phase), st.sampled_from(["new", "old"])),
+    ),
+)
+def test_no_pod_that_may_hold_tasks_is_ever_deleted(desired: int, pods: dict[int, Any]):
+    seen = [a_pod(slot, membership, phase, revision) for slot, (membership, phase, revision) in pods.items()]
+    deleted = [pods[action.slot] for action in plan(desired, seen) if isinstance(action, DeletePod)]
+
+    assert desired == 0 or all(
+        membership in (DRAINED, ABSENT) or phase is Phase.ENDED for membership, phase, _ in deleted
+    )
+
+
+@given(
+    desired=st.integers(0, 4),
+    pods=st.dictionaries(st.integers(0, 5), st.tuples(st.sampled_from(Membership), st.sampled_from(Phase))),
+)
+def test_a_slot_never_has_two_pods(desired: int, pods: dict[int, Any]):
+    seen = [a_pod(slot, membership, phase) for slot, (membership, phase) in pods.items()]
+
+    assert not {action.slot for action in plan(desired, seen) if isinstance(action, CreatePod)} & pods.keys()
+
+
+def test_the_end_takes_every_pod_and_volume():
+    pods = [a_pod(0), a_pod(1, MEMBER, Phase.STOPPING)]
+
+    assert list(plan_deletion(pods, claims(0, 1), deletes_volumes=True)) == [
+        DeletePod(0, "uid-0", "the StreamsApp is deleted"), DeleteClaim(0, "claim-0"), DeleteClaim(1, "claim-1"),
+    ]  # fmt: skip
+
+
+def test_volumes_that_are_to_be_retained_outlive_the_end():
+    assert list(plan_deletion([], claims(0), deletes_volumes=False)) == []
+
+
+@pytest.mark.parametrize(
+    ("pods", "expected"),
+    [
+        ([], [ReportGone("worker-0", "uid-0")]),
+        ([a_pod(0, phase=Phase.RESTARTING)], [ReportGone("worker-0", "uid-0")]),
+        ([a_pod(0, phase=Phase.ENDED)], [ReportGone("worker-0", "uid-0")]),
+        ([a_pod(0)], []),
+        ([a_pod(0, phase=Phase.STARTING)], []),
+        ([a_pod(0, phase=Phase.STOPPING)], []),
+    ],
+)
+def test_only_a_death_that_was_seen_is_reported(pods: list[Any], expected: list[Any]):
+    assert list(report_deaths(a_group(members=[a_member(0)]), pods)) == expected
+
+
+def test_a_death_is_reported_once():
+    assert report_deaths(a_group(members=[a_member(0, state="fencing")]), []) == ()

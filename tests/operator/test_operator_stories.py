@@ -1,0 +1,359 @@
+"""The operator process on a real API server and a real Kafka, with workers that have no data plane.
+
+What people do with an application, and what they then see.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sluice_devkit.kubernetes.cluster import KubernetesCluster
+from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
+from sluice_devkit.ports import free_ports
+from sluice_devkit.process_guard import ProcessGuard
+from sluice_operator.kube import paths
+from sluice_operator.observed import FINALIZER
+from sluice_operator.spec.model import API_VERSION, KIND
+
+pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
+
+HERE = Path(__file__).parent
+SECONDS = 90.0
+PARTITIONS = 4
+
+
+@dataclass
+class Operator:
+    """The operator process, looking after the whole cluster."""
+
+    kubernetes: KubernetesCluster
+    guard: ProcessGuard
+    lease_namespace: str
+    log: Path
+    port: int
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        command = [
+            sys.executable, "-m", "sluice_cli", "operator", f"--coordinator-url=http://127.0.0.1:{self.port}",
+            "--host=127.0.0.1", f"--port={self.port}", f"--lease-namespace={self.lease_namespace}",
+            "--lease-duration=12s", "--renew-deadline=10s", "--retry=500ms",
+        ]  # fmt: skip
+        environment = {**os.environ, "KUBECONFIG": str(self.kubernetes.kubeconfig)}
+        with self.log.open("ab") as log:
+            self.process = self.guard.start(command, environment=environment, output=log)
+
+    def kill(self) -> None:
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait()
+
+
+@dataclass
+class Flights:
+    """One StreamsApp in the namespace of a test."""
+
+    kubernetes: KubernetesCluster
+    nodes: NodeAgent
+    namespace: str
+    bootstrap_servers: str
+    topic: str
+    directory: Path
+    name: str = "flights"
+
+    def __post_init__(self) -> None:
+        program = self.directory / "bin" / "sluice"
+        program.parent.mkdir(exist_ok=True)
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "stand_in_worker.py"} "$@"\n')
+        program.chmod(0o755)
+        environment = {
+            **of_this_machine(),
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+            "STAND_IN_TOPIC": self.topic,
+            "STAND_IN_CLINGS": str(self.clings),
+        }
+        self.image = f"stand-in-{self.namespace}"
+        self.nodes.add_image(self.image, Image(environment=environment))
+
+    @property
+    def clings(self) -> Path:
+        """While it is there, workers let go of nothing."""
+        return self.directory / "clings"
+
+    def apply(self, replicas: int = 1, *, image: str | None = None, **spec: Any) -> None:
+        body = {
+            "apiVersion": API_VERSION,
+            "kind": KIND,
+            "metadata": {"name": self.name},
+            "spec": {
+                "applicationId": f"{self.namespace}-flights",
+                "kafka": {"bootstrapServers": self.bootstrap_servers},
+                "pipeline": {"module": "flights:topology", "image": image or self.image},
+                "workers": {"replicas": replicas, "stateVolume": {"size": "1Gi"}},
+                **spec,
+            },
+        }
+        self.kubernetes.client.create(paths.apps(self.namespace), body)
+
+    def patch(self, **spec: Any) -> None:
+        self.kubernetes.client.patch(self.path, {"spec": spec})
+
+    def scale(self, replicas: int) -> None:
+        """What `kubectl scale` does."""
+        self.kubernetes.client.patch(f"{self.path}/scale", {"spec": {"replicas": replicas}})
+
+    def condition(self, kind: str) -> tuple[str, str, str]:
+        """Status, reason and message, if they speak of the present generation."""
+        app = self.kubernetes.client.get(self.path)
+        for condition in app.get("status", {}).get("conditions", ()):
+            if condition["type"] == kind and condition["observedGeneration"] == app["metadata"]["generation"]:
+                return condition["status"], condition["reason"], condition["message"]
+        return "", "", ""
+
+    def wait_ready(self, workers: int) -> None:
+        def is_ready() -> bool:
+            status = self.kubernetes.client.get(self.path).get("status", {})
+            seen = (status.get("replicas"), status.get("readyReplicas"))
+            return self.condition("Ready")[0] == "True" and seen == (workers, workers)
+
+        self.wait_for(f"it is ready with {workers} workers", is_ready)
+
+    def wait_condition(self, kind: str, status: str, reason: str) -> str:
+        """The message, once it is so."""
+        self.wait_for(f"{kind} is {status} ({reason})", lambda: self.condition(kind)[:2] == (status, reason))
+        return self.condition(kind)[2]
+
+    def wait_for(self, what: str, holds: Callable[[], bool]) -> None:
+        self.kubernetes.client.wait_for(what, holds, SECONDS)
+
+    def pods(self) -> dict[str, str]:
+        """Uid by name."""
+        items = self.kubernetes.client.list(paths.pods(self.namespace))
+        return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+
+    def claims(self) -> dict[str, str]:
+        items = self.kubernetes.client.list(paths.claims(self.namespace))
+        return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+
+    def events(self) -> list[str]:
+        items = self.kubernetes.client.list(paths.events(self.namespace))
+        return [item["reason"] for item in items if item["involvedObject"]["kind"] == KIND]
+
+    @property
+    def path(self) -> str:
+        return paths.app((self.namespace, self.name))
+
+
+@pytest.fixture(scope="module")
+def operator(kubernetes: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    with ProcessGuard() as guard:
+        running = Operator(kubernetes, guard, kubernetes.namespace("sluice-system"), log, free_ports(1)[0])
+        running.start()
+        yield running
+
+
+@pytest.fixture
+def flights(
+    operator: Operator, kafka: Any, nodes: NodeAgent, namespace: str, topics: Any, tmp_path: Path
+) -> Iterator[Flights]:
+    app = Flights(
+        operator.kubernetes, nodes, namespace, kafka.bootstrap_servers, topics.create("input", PARTITIONS), tmp_path
+    )
+    yield app
+    app.clings.unlink(missing_ok=True)
+    if operator.kubernetes.client.exists(app.path):
+        operator.kubernetes.client.delete(app.path)
+        app.wait_for("it is gone", lambda: not operator.kubernetes.client.exists(app.path))
+
+
+def test_an_application_becomes_ready_and_its_parts_are_its_own(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+
+    assert flights.pods().keys() == {"flights-worker-0", "flights-worker-1"}
+    assert flights.claims().keys() == {"state-flights-worker-0", "state-flights-worker-1"}
+    app = flights.kubernetes.client.get(flights.path)
+    assert app["metadata"]["finalizers"] == [FINALIZER]
+    for item in flights.kubernetes.client.list(paths.pods(flights.namespace)):
+        (owner,) = item["metadata"]["ownerReferences"]
+        assert (owner["kind"], owner["uid"], owner["controller"]) == (KIND, app["metadata"]["uid"], True)
+    assert {"WorkerCreated", "AllTasksRunning"} <= set(flights.events())
+
+
+def test_a_deleted_pod_comes_back_with_its_name_and_its_volume(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    pods, claims = flights.pods(), flights.claims()
+
+    flights.kubernetes.client.delete(f"{paths.pods(flights.namespace)}/flights-worker-1")
+    flights.wait_for("there is another pod", lambda: flights.pods().get("flights-worker-1") not in
+                     (None, pods["flights-worker-1"]))  # fmt: skip
+    flights.wait_ready(2)
+
+    assert flights.pods()["flights-worker-0"] == pods["flights-worker-0"]
+    assert flights.claims() == claims
+
+
+def test_a_worker_is_drained_before_its_pod_is_deleted_and_its_volume_is_kept(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    claims = flights.claims()
+    flights.clings.touch()
+
+    flights.scale(1)
+    message = flights.wait_condition("Draining", "True", "HandingOver")
+    assert "worker-1" in message
+    assert flights.pods().keys() == {"flights-worker-0", "flights-worker-1"}
+
+    flights.clings.unlink()
+    flights.wait_ready(1)
+    assert flights.pods().keys() == {"flights-worker-0"}
+    assert flights.claims() == claims
+    assert {"DrainStarted", "WorkerDeleted"} <= set(flights.events())
+
+
+def test_a_drain_is_taken_back_half_way(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    pods = flights.pods()
+    flights.clings.touch()
+    flights.scale(1)
+    flights.wait_condition("Draining", "True", "HandingOver")
+
+    flights.scale(2)
+    flights.wait_condition("Draining", "False", "NobodyLeaves")
+    flights.clings.unlink()
+    flights.wait_ready(2)
+
+    assert flights.pods() == pods
+    assert "DrainCancelled" in flights.events()
+
+
+def test_an_operator_that_dies_during_a_scale_in_finishes_it_when_it_is_back(flights: Flights, operator: Operator):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    pods = flights.pods()
+    flights.clings.touch()
+    flights.scale(1)
+    flights.wait_condition("Draining", "True", "HandingOver")
+
+    operator.kill()
+    flights.clings.unlink()
+    operator.start()
+    flights.wait_ready(1)
+
+    assert flights.pods() == {"flights-worker-0": pods["flights-worker-0"]}
+
+
+def test_a_paused_application_is_looked_at_and_left_alone(flights: Flights):
+    flights.apply(replicas=1)
+    flights.wait_ready(1)
+
+    flights.patch(paused=True, workers={"replicas": 3})
+    flights.wait_condition("Paused", "True", "SpecPaused")
+    assert flights.pods().keys() == {"flights-worker-0"}
+
+    flights.patch(paused=False)
+    flights.wait_ready(3)
+
+
+def test_a_changed_pod_spec_replaces_workers_one_at_a_time(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    pods, claims = flights.pods(), flights.claims()
+
+    flights.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
+    flights.wait_for("every pod is another one", lambda: flights.pods().keys() == pods.keys()
+                     and not set(flights.pods().values()) & set(pods.values()))  # fmt: skip
+    flights.wait_ready(2)
+
+    assert flights.claims() == claims
+    assert flights.events().count("DrainStarted") == 2
+
+
+def test_the_end_of_an_application_takes_its_pods_and_volumes(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+
+    flights.kubernetes.client.delete(flights.path)
+    flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))
+    assert flights.pods() == {}
+    flights.wait_for("its volumes are gone", lambda: flights.claims() == {})
+
+
+def test_without_a_garbage_collector_the_finalizer_does_it(flights: Flights):
+    flights.apply(replicas=1)
+    flights.wait_ready(1)
+
+    flights.kubernetes.freeze("kube-controller-manager")
+    try:
+        flights.kubernetes.client.delete(flights.path)
+        flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))
+        assert flights.pods() == {}
+        going = flights.kubernetes.client.list(paths.claims(flights.namespace))
+        assert all("deletionTimestamp" in claim["metadata"] for claim in going)
+    finally:
+        flights.kubernetes.thaw("kube-controller-manager")
+
+
+def test_volumes_may_outlive_the_application(flights: Flights):
+    flights.apply(workers={"replicas": 1, "stateVolume": {"size": "1Gi", "retentionPolicy": {"whenDeleted": "Retain"}}})
+    flights.wait_ready(1)
+    claims = flights.claims()
+
+    flights.kubernetes.client.delete(flights.path)
+    flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))
+    assert flights.pods() == {}
+    assert flights.claims() == claims
+
+
+def test_a_second_application_with_the_same_id_is_refused_by_the_name_of_the_first(flights: Flights):
+    flights.apply(replicas=1)
+    flights.wait_ready(1)
+    twin = Flights(flights.kubernetes, flights.nodes, flights.namespace, flights.bootstrap_servers, flights.topic,
+                   flights.directory, name="twin")  # fmt: skip
+
+    twin.apply(replicas=1)
+    message = twin.wait_condition("Ready", "False", "ApplicationIdTaken")
+
+    assert f"{flights.namespace}/flights" in message
+    assert flights.pods().keys() == {"flights-worker-0"}
+    assert flights.condition("Ready")[0] == "True"
+
+
+def test_an_image_that_can_not_be_pulled_is_named_and_mended_by_another(flights: Flights):
+    flights.apply(replicas=1, image="nobody/knows:this")
+    flights.wait_for("it says so", lambda: "ImagePull" in flights.condition("Ready")[2])
+
+    flights.patch(pipeline={"image": flights.image})
+    flights.wait_ready(1)
+
+
+def test_a_missing_source_topic_is_named(flights: Flights):
+    flights.topic = "nowhere"
+    flights.__post_init__()
+    flights.apply(replicas=1)
+
+    message = flights.wait_condition("TopologyValid", "False", "MissingSourceTopics")
+    assert "nowhere" in message
+
+
+def test_an_unreachable_kafka_harms_nobody_else(flights: Flights, topics: Any):
+    healthy = Flights(flights.kubernetes, flights.nodes, flights.namespace, flights.bootstrap_servers, flights.topic,
+                      flights.directory, name="healthy")  # fmt: skip
+    flights.bootstrap_servers = "127.0.0.1:1"
+    flights.apply(replicas=1)
+    healthy.apply(replicas=1)
+
+    healthy.wait_ready(1)
+    assert "127.0.0.1:1" in flights.wait_condition("KafkaReachable", "False", "KafkaUnreachable")
