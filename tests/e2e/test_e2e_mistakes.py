@@ -162,7 +162,7 @@ def test_a_worker_with_the_wrong_secret_is_told_so_once(shop: Shop) -> None:
         agent = Agent(
             application.coordinator().url,
             heartbeat_path("local", shop.application_id),
-            "not the secret",
+            lambda: "not the secret",
             on_answer=lambda *_: None,
             on_refused=refuse,
             watch=lambda: None,

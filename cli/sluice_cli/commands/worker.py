@@ -66,7 +66,8 @@ def execute(arguments: argparse.Namespace) -> int:
     secret = os.environ.get(SECRET_VARIABLE)
     if not (secret or launch.token_file):
         raise MistakeError(
-            f"neither {SECRET_VARIABLE} nor --token-file is set; one must give the secret that the coordinator expects"
+            f"{SECRET_VARIABLE} is not set, and there is no --token-file; one of them gives the secret that the "
+            "coordinator expects"
         )
 
     from sluice_pipeline.worker.main import run_worker
