@@ -11,7 +11,6 @@ from facts import WarmUps
 
 from sluice_cli.errors import CommandError
 from sluice_cli.http_call import UnreachableError
-from sluice_cli.local import LocalApplication
 from sluice_protocol.heartbeat import Role
 from sluice_protocol.ids import TaskId
 from sluice_protocol.view import GroupView, MoveView, TaskView
@@ -23,9 +22,9 @@ _SAY_SECONDS = 1.0
 class Watcher(threading.Thread):
     """Looks at the group a few times a second, remembers what the facts need, and tells `say` what changed."""
 
-    def __init__(self, application: LocalApplication, say: Callable[[str], None]) -> None:
+    def __init__(self, view: Callable[[], GroupView], say: Callable[[str], None]) -> None:
         super().__init__(name="watcher", daemon=True)
-        self._application = application
+        self._view = view
         self._say = say
         self._ended = threading.Event()
         self._said: dict[tuple[TaskId, str], float] = {}
@@ -42,7 +41,7 @@ class Watcher(threading.Thread):
     def look(self) -> GroupView | None:
         """Look once."""
         try:
-            view = self._application.view()
+            view = self._view()
         except (UnreachableError, CommandError, CancelledError):
             return None
         for task in view.tasks:
