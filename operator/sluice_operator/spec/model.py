@@ -124,6 +124,10 @@ class Workers:
         "Resources of the worker's container.", dict,
         properties={"requests": QUANTITIES, "limits": QUANTITIES}, additionalProperties=None,
     )  # fmt: skip
+    restore_bytes_per_second: int | None = described(
+        "The most that a worker reads from changelogs for standbys and warm-ups; no limit if it is not set.",
+        _LAUNCH["restore_bytes_per_second"], minimum=1, format="int64",
+    )  # fmt: skip
     state_volume: StateVolume = described("The volume of each worker.", StateVolume)
     template: Mapping[str, Any] = described(
         "A pod template merged over ours: maps by key; containers, volumes, env and mounts by name.", dict,

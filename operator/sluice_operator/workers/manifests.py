@@ -113,6 +113,7 @@ def _container(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordi
         app=app,
         incarnation=f"$({_POD_UID})",
         threads=spec.workers.threads,
+        restore_bytes_per_second=spec.workers.restore_bytes_per_second,
         master=spec.pipeline.spark.master,
         spark_conf=spec.pipeline.spark.conf,
         token_file=f"{_TOKEN_DIRECTORY}/token",
