@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 SECRET_VARIABLE = "SLUICE_SECRET"  # noqa: S105 - the name of the variable
 KAFKA_CONFIG_VARIABLE = "SLUICE_KAFKA_CONFIG"
+COORDINATOR_CA_VARIABLE = "SLUICE_COORDINATOR_CA"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +26,8 @@ class WorkerLaunch:
     coordinator: str
     """Base URL, as in http://127.0.0.1:7070."""
     state_dir: str
+    coordinator_ca: str | None = None
+    """The certificates (PEM) by which an https coordinator is verified; they travel in SLUICE_COORDINATOR_CA."""
     namespace: str = "local"
     app: str | None = None
     """What the coordinator calls the application, within its namespace; its id if None."""
@@ -65,7 +68,8 @@ class WorkerLaunch:
 
     def environment(self, secret: str) -> dict[str, str]:
         """The variables to add to the environment."""
-        return {SECRET_VARIABLE: secret, KAFKA_CONFIG_VARIABLE: json.dumps(dict(self.kafka_config))}
+        variables = {SECRET_VARIABLE: secret, KAFKA_CONFIG_VARIABLE: json.dumps(dict(self.kafka_config))}
+        return variables if self.coordinator_ca is None else variables | {COORDINATOR_CA_VARIABLE: self.coordinator_ca}
 
 
 def parse_pairs(flag: str, values: Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ launches = st.builds(
     application_id=st.from_regex(r"[a-zA-Z0-9_-][a-zA-Z0-9._-]{0,20}", fullmatch=True),
     worker=st.integers(0, 1_000).map("worker-{}".format),
     coordinator=anything,
+    coordinator_ca=st.none() | anything,
     state_dir=anything,
     namespace=anything,
     incarnation=anything,

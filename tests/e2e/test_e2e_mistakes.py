@@ -17,6 +17,7 @@ from sluice_pipeline.state.directory import StateDirectory
 from sluice_pipeline.worker.agent import Agent, heartbeat_path
 from sluice_protocol.heartbeat import FailedTask, HeartbeatRequest
 from sluice_protocol.ids import JOIN
+from sluice_protocol.route import Route
 from sluice_protocol.view import GroupView
 
 pytestmark = pytest.mark.kafka
@@ -160,7 +161,7 @@ def test_a_worker_with_the_wrong_secret_is_told_so_once(shop: Shop) -> None:
 
     with shop.run(workers=0) as application:
         agent = Agent(
-            application.coordinator().url,
+            Route(application.coordinator().url),
             heartbeat_path("local", shop.application_id),
             lambda: "not the secret",
             on_answer=lambda *_: None,

@@ -11,7 +11,8 @@ from sluice_cli.errors import MistakeError
 from sluice_cli.kafka_config import read_kafka_config
 from sluice_cli.parsing import at_least, pairs
 from sluice_protocol.ids import check_application_id, worker_slot
-from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE, SECRET_VARIABLE, WorkerLaunch
+from sluice_protocol.launch import COORDINATOR_CA_VARIABLE, KAFKA_CONFIG_VARIABLE, SECRET_VARIABLE, WorkerLaunch
+from sluice_protocol.route import Route
 
 
 def add_parser(commands: Any) -> None:
@@ -21,7 +22,8 @@ def add_parser(commands: Any) -> None:
         help="run one worker process (`sluice run` does this for you)",
         description="Run one worker: it joins the group at the coordinator and processes the tasks that it is given. "
         f"The shared secret is read from {SECRET_VARIABLE}, further librdkafka settings (a JSON object) from "
-        f"{KAFKA_CONFIG_VARIABLE}.",
+        f"{KAFKA_CONFIG_VARIABLE}, the certificates by which to verify an https coordinator from "
+        f"{COORDINATOR_CA_VARIABLE} (default: the system's).",
         examples="""
           SLUICE_SECRET=… sluice worker orders:topology --bootstrap localhost:9092 --application-id orders \\
               --name worker-0 --coordinator http://127.0.0.1:7070 --state-dir /var/lib/sluice
@@ -69,6 +71,10 @@ def execute(arguments: argparse.Namespace) -> int:
             f"{SECRET_VARIABLE} is not set, and there is no --token-file; one of them gives the secret that the "
             "coordinator expects"
         )
+    try:
+        Route(launch.coordinator, launch.coordinator_ca)
+    except ValueError as error:
+        raise MistakeError(str(error)) from None
 
     from sluice_pipeline.worker.main import run_worker
 
@@ -88,6 +94,7 @@ def read_launch(arguments: argparse.Namespace, environment: Mapping[str, str]) -
         application_id=arguments.application_id,
         worker=arguments.name,
         coordinator=arguments.coordinator,
+        coordinator_ca=environment.get(COORDINATOR_CA_VARIABLE),
         state_dir=arguments.state_dir,
         namespace=arguments.namespace,
         app=arguments.app,

@@ -1,7 +1,8 @@
 """The worker's side of the heartbeat: one long poll at a time, given up as soon as there is something newer to say.
 
 Only transport: what is said and what an answer means is decided elsewhere. An answer to a request that was given up
-is dropped, wherever it was.
+is dropped, wherever it was. An operator that doesn't lead says who does, and the worker goes there; when that fails it
+asks at the coordinator's own URL again.
 """
 
 from __future__ import annotations
@@ -14,11 +15,11 @@ import socket
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from sluice_protocol import heartbeat
 from sluice_protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest
 from sluice_protocol.launch import WorkerLaunch
+from sluice_protocol.route import NOT_COORDINATOR_STATUS, Route, leader_of
 from sluice_protocol.wire import MalformedMessageError, decode, encode
 
 log = logging.getLogger(__name__)
@@ -33,12 +34,20 @@ class CoordinatorRefusedError(Exception):
     """The coordinator will never accept what this worker sends (wrong secret, no such application)."""
 
 
+class _ElsewhereError(Exception):
+    """Somebody else coordinates now; None if nobody is known to."""
+
+    def __init__(self, leader: str | None) -> None:
+        super().__init__("it does not lead" + ("" if leader is None else f", {leader} does"))
+        self.leader = leader
+
+
 class Agent(threading.Thread):
     """Sends the newest request there is, again and again until it is answered."""
 
     def __init__(
         self,
-        url: str,
+        route: Route,
         path: str,
         secret: Callable[[], str],
         on_answer: Callable[[HeartbeatAnswer, int], None],
@@ -48,8 +57,8 @@ class Agent(threading.Thread):
         """`secret` gives the one that holds now. `watch` is called before every request: it ends the process when a
         loop hangs."""
         super().__init__(name="heartbeat", daemon=True)
-        parts = urlsplit(url)
-        self._address = (parts.hostname or "127.0.0.1", parts.port or 80)
+        self._route = route
+        self._leader: str | None = None
         self._path = path
         self._secret = secret
         self._on_answer = on_answer
@@ -70,8 +79,7 @@ class Agent(threading.Thread):
             self._request = request
             self._version += 1
             if self._in_flight and self._connection is not None and self._connection.sock is not None:
-                with contextlib.suppress(OSError):
-                    self._connection.sock.shutdown(socket.SHUT_RDWR)
+                _hang_up(self._connection.sock)
                 self._connection = None  # an answer may have come just before, but nothing more will
             self._changed.notify()
             return self._version
@@ -81,14 +89,23 @@ class Agent(threading.Thread):
         with self._changed:
             self._request, self._sequence = None, self._sequence + 1
             goodbye = dataclasses.replace(request, sequence=self._sequence)
-        connection = http.client.HTTPConnection(*self._address, timeout=timeout)
         try:
-            connection.request("POST", self._path, encode(goodbye), self._headers())
-            connection.getresponse().read()
+            leader = self._say_goodbye(goodbye, timeout, self._leader)
+            if leader is not None:
+                self._say_goodbye(goodbye, timeout, leader)
         except (OSError, http.client.HTTPException) as error:
             log.warning("could not tell the coordinator that this worker leaves: %s", error)
+
+    def _say_goodbye(self, goodbye: HeartbeatRequest, timeout: float, leader: str | None) -> str | None:
+        """Who is to be told instead, if anybody."""
+        connection = self._route.connection(timeout, leader)
+        try:
+            connection.request("POST", self._path, encode(goodbye), self._headers())
+            response = connection.getresponse()
+            body = response.read()
         finally:
             connection.close()
+        return leader_of(body) if response.status == NOT_COORDINATOR_STATUS else None
 
     def run(self) -> None:
         """Thread entry."""
@@ -107,6 +124,9 @@ class Agent(threading.Thread):
             except CoordinatorRefusedError as error:
                 self._on_refused(str(error))
                 return
+            except _ElsewhereError as error:
+                retry = self._go_elsewhere(error, version, retry)
+                continue
             except (OSError, http.client.HTTPException, MalformedMessageError) as error:
                 retry = self._after_failure(error, version, retry)
                 continue
@@ -120,9 +140,11 @@ class Agent(threading.Thread):
         body = response.read()
         with self._changed:
             self._in_flight = False
+        if response.status == NOT_COORDINATOR_STATUS:
+            raise _ElsewhereError(leader_of(body))
         if response.status in (400, 401, 403, 404, 413):
             raise CoordinatorRefusedError(
-                f"the coordinator at {self._address[0]}:{self._address[1]} refused this worker "
+                f"the coordinator at {self._leader or self._route.url} refused this worker "
                 f"(HTTP {response.status}): {body.decode(errors='replace').strip()[:500]}"
             )
         if response.status != 200:
@@ -138,7 +160,7 @@ class Agent(threading.Thread):
     def _connected(self, version: int) -> http.client.HTTPConnection:
         connection = self._connection
         if connection is None:
-            connection = http.client.HTTPConnection(*self._address, timeout=_CONNECT_SECONDS)
+            connection = self._route.connection(_CONNECT_SECONDS, self._leader)
             connection.connect()
             connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.sock.settimeout(self._interval_seconds + _MARGIN_SECONDS)
@@ -149,20 +171,34 @@ class Agent(threading.Thread):
             self._in_flight = True
         return connection
 
+    def _go_elsewhere(self, error: _ElsewhereError, version: int, retry: float) -> float:
+        """Straight to the leader whom the coordinator's URL has named. Any other way round could be a circle."""
+        if self._leader is not None or error.leader is None:
+            return self._after_failure(error, version, retry)
+        log.info("the coordinator is at %s", error.leader)
+        with self._changed:
+            self._leader = error.leader
+            self._close()
+        return retry
+
     def _after_failure(self, error: Exception, version: int, retry: float) -> float:
         with self._changed:
             self._in_flight = False
-            if self._connection is not None:
-                self._connection.close()
-                self._connection = None
+            self._close()
             if version != self._version:
                 return _FIRST_RETRY_SECONDS
+            self._leader = None
         if str(error) != self._problem:
             self._problem = str(error)
             log.warning("no answer from the coordinator (%s); going on with the tasks at hand", error)
         with self._changed:
             self._changed.wait_for(lambda: version != self._version, retry)
         return min(_LAST_RETRY_SECONDS, retry * 2)
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
 
     def _hand_over(self, answer: HeartbeatAnswer, sequence: int, version: int) -> None:
         with self._changed:
@@ -171,6 +207,12 @@ class Agent(threading.Thread):
             self._request = None  # the worker says what comes next once it has read the answer
             self._interval_seconds = answer.heartbeat_interval_ms / 1000
             self._on_answer(answer, version)
+
+
+def _hang_up(sock: socket.socket) -> None:
+    """End the connection under whoever reads from it. TLS's own end would take the cipher away in the middle."""
+    with contextlib.suppress(OSError):
+        socket.socket.shutdown(sock, socket.SHUT_RDWR)
 
 
 def secret_of(launch: WorkerLaunch, secret: str) -> Callable[[], str]:

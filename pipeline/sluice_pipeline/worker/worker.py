@@ -54,6 +54,7 @@ from sluice_pipeline.worker.task_loop import RunningTask
 from sluice_protocol.heartbeat import Code, FailedTask, Grant, HeartbeatAnswer, HeartbeatRequest, Role
 from sluice_protocol.ids import LEAVE, TaskId
 from sluice_protocol.launch import WorkerLaunch
+from sluice_protocol.route import Route
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +109,7 @@ class Worker:
             self._events.put,
         )
         self._agent = Agent(
-            launch.coordinator,
+            Route(launch.coordinator, launch.coordinator_ca),
             heartbeat_path(launch.namespace, launch.app or launch.application_id),
             secret_of(launch, secret),
             lambda answer, version: self._events.put(Answered(answer, version)),
