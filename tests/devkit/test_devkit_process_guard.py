@@ -13,8 +13,9 @@ import pytest
 from sluice_devkit.process_guard import ProcessGuard
 
 PARENT = """
-import sys, time
+import signal, sys, time
 from sluice_devkit.process_guard import ProcessGuard
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell's `&` has it ignored
 guard = ProcessGuard()
 child = guard.start([sys.executable, "-c", sys.argv[1]], output=sys.stdout.buffer)
 print("started", child.pid, flush=True)
