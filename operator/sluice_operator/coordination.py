@@ -26,6 +26,7 @@ from sluice_operator.kube.client import Kube, Login
 from sluice_operator.kube.memory import RaiseEpoch, StreamsAppMemory, recorded
 from sluice_operator.kube.tokens import TokenAdmission
 from sluice_operator.observed import App, read_app
+from sluice_operator.workers.manifests import Coordinator
 from sluice_protocol.view import GroupView
 
 _SHUTDOWN_SECONDS = 1.0
@@ -54,9 +55,11 @@ class _Running:
 class Coordination:
     """Its methods may be awaited in any loop, from `start` to `stop`."""
 
-    def __init__(self, login: Login, host: str, port: int, raise_epoch: RaiseEpoch) -> None:
+    def __init__(self, login: Login, address: Coordinator, host: str, port: int, raise_epoch: RaiseEpoch) -> None:
+        """`address`: how workers reach it."""
+        self.address = address
         self._login = login
-        self._address = (host, port)
+        self._listen_at = (host, port)
         self._raise_epoch = raise_epoch
         self._running: dict[Key, _Running] = {}
         self._drivers: dict[Key, Driver] = {}
@@ -96,7 +99,7 @@ class Coordination:
             server.application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, *self._address).start()
+        await web.TCPSite(self._runner, *self._listen_at).start()
 
     async def _stop(self) -> None:
         for key in list(self._running):

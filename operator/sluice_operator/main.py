@@ -20,6 +20,7 @@ from sluice_operator.kube.apps import Apps
 from sluice_operator.kube.client import Kube, KubeError, login
 from sluice_operator.kube.elector import Elector, LeaseSettings, LostError
 from sluice_operator.kube.watches import watch
+from sluice_operator.workers.manifests import Coordinator
 
 _EXIT_LOST = 70
 _EPOCH_SECONDS = 15.0
@@ -104,7 +105,9 @@ class _Leader:
         self._settings = settings
         self._elector = elector
         self._loop = loop
-        self._coordination = Coordination(login, settings.host, settings.port, self._raise_epoch)
+        self._coordination = Coordination(
+            login, Coordinator(settings.coordinator_url), settings.host, settings.port, self._raise_epoch
+        )
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._watch, name="kopf", daemon=True)
         self.ended = asyncio.Event()
@@ -133,7 +136,7 @@ class _Leader:
     async def _keep_apps(self) -> None:
         settings = self._settings
         async with Kube(login) as kube:
-            apps = Apps(kube, self._coordination, settings.coordinator_url, settings.namespaces)
+            apps = Apps(kube, self._coordination, settings.namespaces)
             await watch(apps, settings.namespaces, self._stop)
 
     def _raise_epoch(self, above: int) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from sluice_operator.observed import FINALIZER, Observed
 from sluice_operator.spec.model import StreamsAppSpec, StreamsAppStatus
 from sluice_operator.status import Event, events_of, status_of
-from sluice_operator.workers.manifests import revision
+from sluice_operator.workers.manifests import Coordinator, revision
 from sluice_operator.workers.plan import Action, plan_deletion, plan_workers, report_deaths
 
 
@@ -31,15 +31,15 @@ class Plan:
     is_settled: bool
 
 
-def plan(observed: Observed, coordinator: str) -> Plan:
-    """What to do now. `coordinator`: the URL at which workers reach it."""
+def plan(observed: Observed, coordinator: Coordinator) -> Plan:
+    """What to do now. `coordinator`: how workers reach it."""
     status = status_of(observed)
     actions = _actions(observed, coordinator)
     is_stable = observed.group is None or observed.group.state == "stable"
     return Plan(actions, status, events_of(observed.app.conditions, status.conditions), is_stable and not actions)
 
 
-def _actions(observed: Observed, coordinator: str) -> tuple[Action | AddFinalizer | RemoveFinalizer, ...]:
+def _actions(observed: Observed, coordinator: Coordinator) -> tuple[Action | AddFinalizer | RemoveFinalizer, ...]:
     app = observed.app
     if app.is_going:
         return _end(observed)
@@ -53,7 +53,7 @@ def _actions(observed: Observed, coordinator: str) -> tuple[Action | AddFinalize
     return (*deaths, *_act(observed, app.spec, coordinator))
 
 
-def _act(observed: Observed, spec: StreamsAppSpec, coordinator: str) -> tuple[Action, ...]:
+def _act(observed: Observed, spec: StreamsAppSpec, coordinator: Coordinator) -> tuple[Action, ...]:
     return plan_workers(
         spec.workers.replicas,
         revision(observed.app.name, observed.app.namespace, spec, coordinator),

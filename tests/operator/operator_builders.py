@@ -7,13 +7,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from sluice_operator.observed import FINALIZER, App, Claim, Membership, Observed, Phase, Pod, Problem, read_app
-from sluice_operator.workers.manifests import revision
+from sluice_operator.workers.manifests import Coordinator, revision
 from sluice_protocol.heartbeat import FailedTask, Load, Role, Status, StatusCode
 from sluice_protocol.ids import Epoch, TaskId, worker_name
 from sluice_protocol.topology import Subtopology, TopologyDescription
 from sluice_protocol.view import GroupView, MemberView, TaskView
 
-URL = "http://coordinator:8080"
+COORDINATOR = Coordinator("https://coordinator:8080", "the CA")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EPOCH = Epoch(1, 7)
 TOPOLOGY = TopologyDescription(
@@ -85,4 +85,4 @@ def observed(
 
 def the_revision(app: App) -> str:
     assert app.spec is not None
-    return revision(app.name, app.namespace, app.spec, URL)
+    return revision(app.name, app.namespace, app.spec, COORDINATOR)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from operator_builders import (
-    URL,
+    COORDINATOR,
     a_group,
     a_manifest,
     a_member,
@@ -28,7 +28,7 @@ from sluice_operator.workers.plan import CreateClaim, CreatePod, DeletePod, Repo
 
 
 def actions(seen: Any) -> list[Any]:
-    return list(plan(seen, URL).actions)
+    return list(plan(seen, COORDINATOR).actions)
 
 
 def test_the_finalizer_comes_before_the_first_pod():
@@ -50,8 +50,8 @@ def test_a_settled_application_needs_no_early_look():
     app = an_app(1)
     pods = [a_pod(0, revision=the_revision(app))]
 
-    assert plan(observed(app, pods, a_group(active(0, 0), members=[a_member(0)])), URL).is_settled
-    assert not plan(observed(app, pods, a_group(members=[a_member(0)], state="reconciling")), URL).is_settled
+    assert plan(observed(app, pods, a_group(active(0, 0), members=[a_member(0)])), COORDINATOR).is_settled
+    assert not plan(observed(app, pods, a_group(members=[a_member(0)], state="reconciling")), COORDINATOR).is_settled
 
 
 def test_the_finalizer_goes_when_no_pod_is_left():
@@ -90,7 +90,7 @@ def test_pausing_does_not_hold_up_the_end():
     ],
 )
 def test_a_pod_is_read_as_its_node_reports_it(status: dict[str, Any], phase: Phase, trouble: Problem | None):
-    pod = pod_manifest("flights", "default", "app-uid", 1, an_app().spec, URL)  # type: ignore[arg-type]
+    pod = pod_manifest("flights", "default", "app-uid", 1, an_app().spec, COORDINATOR)  # type: ignore[arg-type]
     pod["metadata"]["uid"] = "uid-1"
     seen = read_pod({**pod, "status": {"containerStatuses": [{"name": "worker", **status}] if status else []}})
 
@@ -101,7 +101,7 @@ def test_a_pod_is_read_as_its_node_reports_it(status: dict[str, Any], phase: Pha
 def test_a_member_of_another_incarnation_is_the_former_process():
     app = an_app(1)
     assert app.spec is not None
-    pod = pod_manifest("flights", "default", "app-uid", 0, app.spec, URL)
+    pod = pod_manifest("flights", "default", "app-uid", 0, app.spec, COORDINATOR)
     pod["metadata"]["uid"] = "uid-new"
 
     group = a_group(members=[a_member(0)])
@@ -126,7 +126,7 @@ def test_a_template_is_merged_over_our_pod_and_can_not_take_its_identity():
     }
     app = read_app(a_manifest(workers={"template": template}))
     assert app.spec is not None
-    pod = pod_manifest("flights", "default", "app-uid", 1, app.spec, URL)
+    pod = pod_manifest("flights", "default", "app-uid", 1, app.spec, COORDINATOR)
 
     assert pod["metadata"]["name"] == "flights-worker-1"
     assert pod["metadata"]["labels"]["team"] == "x"
@@ -134,7 +134,8 @@ def test_a_template_is_merged_over_our_pod_and_can_not_take_its_identity():
     worker, sidecar = pod["spec"]["containers"]
     assert sidecar == {"name": "sidecar"}
     assert worker["image"] == "flights:1"
-    assert [variable["name"] for variable in worker["env"]] == ["SLUICE_POD_UID", "SLUICE_KAFKA_CONFIG", "A"]
+    names = [variable["name"] for variable in worker["env"]]
+    assert names == ["SLUICE_POD_UID", "SLUICE_KAFKA_CONFIG", "SLUICE_COORDINATOR_CA", "A"]
 
 
 def test_lists_without_names_are_replaced():
@@ -227,3 +228,13 @@ def test_a_token_that_is_no_pods_is_refused(change: dict[str, Any]):
     with pytest.raises(ProblemError) as refused:
         read_review({**REVIEW, **change})
     assert refused.value.status == 401
+
+
+def test_a_worker_gets_the_ca_by_which_it_verifies_the_coordinator():
+    app = an_app(1)
+    assert app.spec is not None
+    pod = pod_manifest("flights", "default", "app-uid", 0, app.spec, COORDINATOR)
+
+    (container,) = pod["spec"]["containers"]
+    assert {"name": "SLUICE_COORDINATOR_CA", "value": "the CA"} in container["env"]
+    assert "the CA" not in " ".join(container["args"])

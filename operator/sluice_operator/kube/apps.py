@@ -60,11 +60,10 @@ class _Loop:
 class Apps:
     """All applications; belongs to the loop in which `kube` was entered."""
 
-    def __init__(self, kube: Kube, coordination: Coordination, url: str, namespaces: tuple[str, ...]) -> None:
-        """`url`: at which workers reach the coordinator. No namespaces = the whole cluster."""
+    def __init__(self, kube: Kube, coordination: Coordination, namespaces: tuple[str, ...]) -> None:
+        """No namespaces = the whole cluster."""
         self._kube = kube
         self._coordination = coordination
-        self._url = url
         self._namespaces = namespaces
         self._loops: dict[Key, _Loop] = {}
 
@@ -107,7 +106,7 @@ class Apps:
         if observed is None:
             await self._coordination.drop(key)
             return None
-        decided = plan(observed, self._url)
+        decided = plan(observed, self._coordination.address)
         app = await self._report(observed.app, decided)
         try:
             for action in decided.actions:
@@ -158,7 +157,7 @@ class Apps:
                 body = claim_manifest(app.name, app.uid, slot, app.spec)
                 return await self._kube.create(paths.claims(app.namespace), body)
             case CreatePod(slot) if app.spec is not None:
-                body = pod_manifest(app.name, app.namespace, app.uid, slot, app.spec, self._url)
+                body = pod_manifest(app.name, app.namespace, app.uid, slot, app.spec, self._coordination.address)
                 return await self._kube.create(paths.pods(app.namespace), body)
             case DeletePod(slot, uid, _):
                 return await self._kube.delete(f"{paths.pods(app.namespace)}/{pod_name(app.name, slot)}", uid)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sluice_operator.spec.model import API_VERSION, KIND, StreamsAppSpec
@@ -18,7 +19,7 @@ from sluice_operator.workers.names import (
     pod_name,
 )
 from sluice_protocol.ids import worker_name
-from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE, WorkerLaunch
+from sluice_protocol.launch import COORDINATOR_CA_VARIABLE, KAFKA_CONFIG_VARIABLE, WorkerLaunch
 
 _STATE_DIRECTORY = "/var/lib/sluice"
 _TOKEN_DIRECTORY = "/var/run/secrets/sluice.dev"  # noqa: S105
@@ -32,19 +33,27 @@ _USER = 10_001
 Json = dict[str, Any]
 
 
+@dataclass(frozen=True, slots=True)
+class Coordinator:
+    """Where workers reach it, and the certificates (PEM) by which they verify it."""
+
+    url: str
+    ca: str | None = None
+
+
 def owner_reference(name: str, uid: str) -> Json:
     """Of everything that goes with the StreamsApp."""
     return {"apiVersion": API_VERSION, "kind": KIND, "name": name, "uid": uid, "controller": True,
             "blockOwnerDeletion": True}  # fmt: skip
 
 
-def revision(app: str, namespace: str, spec: StreamsAppSpec, coordinator: str) -> str:
+def revision(app: str, namespace: str, spec: StreamsAppSpec, coordinator: Coordinator) -> str:
     """A digest of the pod, the same for each slot: a pod that bears another one is to be replaced."""
     text = json.dumps(_pod(app, namespace, 0, spec, coordinator), sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def pod_manifest(app: str, namespace: str, uid: str, slot: int, spec: StreamsAppSpec, coordinator: str) -> Json:
+def pod_manifest(app: str, namespace: str, uid: str, slot: int, spec: StreamsAppSpec, coordinator: Coordinator) -> Json:
     """The pod of a slot."""
     pod = _pod(app, namespace, slot, spec, coordinator)
     pod["metadata"]["annotations"][REVISION_ANNOTATION] = revision(app, namespace, spec, coordinator)
@@ -64,7 +73,7 @@ def claim_manifest(app: str, uid: str, slot: int, spec: StreamsAppSpec) -> Json:
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": wanted}
 
 
-def _pod(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator: str) -> Json:
+def _pod(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator: Coordinator) -> Json:
     ours: Json = {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -101,13 +110,14 @@ def _pod(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator:
     return merged
 
 
-def _container(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator: str) -> Json:
+def _container(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator: Coordinator) -> Json:
     launch = WorkerLaunch(
         pipeline=spec.pipeline.module,
         bootstrap_servers=spec.kafka.bootstrap_servers,
         application_id=spec.application_id,
         worker=worker_name(slot),
-        coordinator=coordinator,
+        coordinator=coordinator.url,
+        coordinator_ca=coordinator.ca,
         state_dir=_STATE_DIRECTORY,
         namespace=namespace,
         app=app,
@@ -126,6 +136,7 @@ def _container(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordi
         "env": [
             {"name": _POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
             {"name": KAFKA_CONFIG_VARIABLE, "value": json.dumps(dict(spec.kafka.config), sort_keys=True)},
+            *([] if coordinator.ca is None else [{"name": COORDINATOR_CA_VARIABLE, "value": coordinator.ca}]),
         ],
         "resources": dict(spec.workers.resources),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
