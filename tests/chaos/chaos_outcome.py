@@ -15,11 +15,13 @@ from confluent_kafka.admin import AdminClient
 
 from sluice_pipeline.offsets import Offsets
 from sluice_pipeline.state.directory import StoreIdentity, TaskDirectory, TaskIdentity
-from sluice_protocol.ids import TaskId, changelog_topic
+from sluice_protocol.ids import TaskId, changelog_topic, repartition_topic
 
 APPLICATION = "echo"
 STORES = {0: "by-user", 1: "by-team"}
 """The store of each subtopology."""
+INPUTS = (TOPIC, repartition_topic(APPLICATION, "by-team"))
+"""All that the application reads."""
 _READ_SECONDS = 60.0
 
 

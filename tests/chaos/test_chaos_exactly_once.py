@@ -10,18 +10,16 @@ from __future__ import annotations
 import os
 import secrets
 import sys
-import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from chaos_aims import DIRECTORY_VARIABLE, Aims
-from chaos_feed import TOPIC, Feeder
-from chaos_outcome import APPLICATION, Reader, Truth, check_counts, check_echo, check_stores
+from chaos_feed import Feeder
+from chaos_outcome import APPLICATION, INPUTS, Reader, Truth, check_counts, check_echo, check_stores
 from chaos_schedule import HITS, schedule
 from chaos_stage import Stage
-from confluent_kafka.admin import AdminClient, NewTopic
 
 from sluice_assignor import AssignmentConfig
 from sluice_cli.local import LocalApplication, LocalSettings
@@ -30,43 +28,18 @@ from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.offsets import CommitWitness
 from sluice_pipeline.observer import Step
 from sluice_protocol.heartbeat import Role
-from sluice_protocol.ids import TaskId, repartition_topic
+from sluice_protocol.ids import TaskId
 
 HERE = Path(__file__).parent
 FAULTS = int(os.environ.get("FAULTS") or 30)
 SEED = int(os.environ.get("SEED") or secrets.randbelow(1_000_000))
 
-PARTITIONS = 4
 RATE = 200
 SESSION_TIMEOUT_MS = 3_000
 START_SECONDS = 180.0
 END_SECONDS = 240.0
 
 Say = Callable[[str], None]
-
-
-@pytest.fixture
-def say(capfd: pytest.CaptureFixture[str]) -> Say:
-    """Shown at once, also when the test passes: the seed is what a failure is replayed with."""
-
-    one_at_a_time = threading.Lock()
-
-    def shown(line: str) -> None:
-        with one_at_a_time, capfd.disabled():
-            print(line, flush=True)
-
-    return shown
-
-
-@pytest.fixture
-def own_kafka() -> Iterator[KafkaCluster]:
-    """A broker that may be killed."""
-    with KafkaCluster() as cluster:
-        admin = AdminClient({"bootstrap.servers": cluster.bootstrap_servers})
-        topics = (TOPIC, "echo", "user-counts", "team-counts")
-        for created in admin.create_topics([NewTopic(topic, PARTITIONS, 1) for topic in topics]).values():
-            created.result(30)
-        yield cluster
 
 
 def settings(kafka: KafkaCluster, directory: Path, aims: Aims) -> LocalSettings:
@@ -133,9 +106,8 @@ def finish(application: LocalApplication, bootstrap_servers: str) -> dict[TaskId
     application.scale(2)
     application.wait_settled(END_SECONDS)
     reader = Reader(bootstrap_servers)
-    inputs = (TOPIC, repartition_topic(APPLICATION, "by-team"))
     deadline = time.monotonic() + END_SECONDS
-    while left := sum(reader.count_behind(APPLICATION, topic) for topic in inputs):
+    while left := sum(reader.count_behind(APPLICATION, topic) for topic in INPUTS):
         assert time.monotonic() < deadline, f"{left} records were not processed; {application.view()}"
     application.wait_settled(END_SECONDS)
     return {task.task: task.worker for task in application.view().tasks if task.role is Role.ACTIVE}

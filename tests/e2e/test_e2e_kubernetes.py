@@ -2,65 +2,128 @@
 
 from __future__ import annotations
 
-import signal
+import os
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
 
 import pytest
 from e2e_application import Shop
-from e2e_kubernetes import OnKubernetes
+from streams_app import OperatorProcess, StreamsApp
 
+from sluice_devkit.kubernetes.cluster import KubernetesCluster
+from sluice_devkit.node_agent import NodeAgent
 from sluice_devkit.process_guard import ProcessGuard
 
-pytestmark = [pytest.mark.kubernetes, pytest.mark.spark]
+pytestmark = [pytest.mark.kubernetes, pytest.mark.spark, pytest.mark.timeout(600)]
 
+HERE = Path(__file__).parent
 USERS = 500
+SLOW_ENOUGH_TO_BE_SEEN = 20_000
 
 
 @pytest.fixture
-def guard() -> Iterator[ProcessGuard]:
-    with ProcessGuard() as guard:
-        yield guard
-
-
-@pytest.fixture
-def playground(shop: Shop, kubernetes: Any, nodes: Any, namespace: str) -> OnKubernetes:
+def app(shop: Shop, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: str) -> StreamsApp:
     shop.create_topics("orders", "totals")
-    return OnKubernetes(shop, kubernetes, nodes, namespace)
+    spec = {
+        "applicationId": shop.application_id,
+        "kafka": {"bootstrapServers": shop.servers},
+        "pipeline": {"module": "e2e_pipelines:counting"},
+        "assignment": {"acceptableRecoveryLag": 100},
+        "workers": {"restoreBytesPerSecond": SLOW_ENOUGH_TO_BE_SEEN},
+    }
+    environment = {
+        "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")]),
+        "E2E_PREFIX": shop.topics.prefix,
+        "E2E_MENDED": str(shop.mended),
+    }
+    return StreamsApp(kubernetes, nodes, namespace, "orders", spec, environment)
 
 
-def test_an_application_scales_and_heals_and_ends_on_kubernetes(playground: OnKubernetes, guard: ProcessGuard):
-    shop = playground.shop
-    operator = playground.start_operator(guard)
+@pytest.fixture
+def operator(kubernetes: KubernetesCluster, namespace: str, tmp_path: Path) -> Iterator[OperatorProcess]:
+    with ProcessGuard() as guard:
+        operator = OperatorProcess(kubernetes, guard, namespace, tmp_path / "operator.log")
+        operator.start()
+        yield operator
 
-    playground.apply(replicas=1)
-    playground.wait_for("it is ready with one worker", lambda: playground.is_ready(1))
+
+def test_an_application_scales_and_heals_and_ends(shop: Shop, app: StreamsApp, operator: OperatorProcess):
+    app.apply(replicas=1)
+    app.wait_ready(1)
     shop.order_many(20_000, USERS)
 
     with shop.steady_orders(rate=500, users=USERS):
-        playground.scale(2)
-        playground.wait_for("it is ready with two workers", lambda: playground.is_ready(2))
-        before, claims = playground.pods(), playground.claims()
+        app.scale(2)
+        app.wait_for("the status tells of a warm-up with its lag", lambda: warms_up(app))
+        app.wait_ready(2)
+        before, claims = app.pods(), app.claims()
 
-        playground.kubernetes.client.delete(f"/api/v1/namespaces/{playground.namespace}/pods/orders-worker-1")
-        playground.wait_for("the pod is another one", lambda: playground.pods().keys() == before.keys()
-                            and playground.pods()["orders-worker-1"] != before["orders-worker-1"])  # fmt: skip
-        playground.wait_for("it has healed", lambda: playground.is_ready(2))
-        assert playground.claims() == claims
+        app.kubernetes.client.delete(f"/api/v1/namespaces/{app.namespace}/pods/orders-worker-1")
+        app.wait_for("the pod is another one", lambda: app.pods().keys() == before.keys()
+                     and app.pods()["orders-worker-1"] != before["orders-worker-1"])  # fmt: skip
+        app.wait_ready(2)
+        assert app.claims() == claims
 
-        playground.scale(1)
-        operator.send_signal(signal.SIGKILL)
-        operator.wait()
-        playground.start_operator(guard)
-        playground.wait_for("one worker is left", lambda: playground.is_ready(1))
-        assert playground.claims() == claims
+        app.scale(1)
+        operator.kill()
+        operator.start()
+        app.wait_ready(1)
+        assert app.claims() == claims
 
+    check(shop)
+    app.delete()
+    app.wait_for("it is gone", lambda: not app.exists())
+    assert app.pods() == {}
+    assert app.claims() == {}
+    assert {"WorkerCreated", "DrainStarted", "WorkerDeleted", "AllTasksRunning"} <= set(app.events())
+
+
+def test_a_node_that_was_cut_off_comes_back_to_a_group_that_went_on(
+    shop: Shop, app: StreamsApp, operator: OperatorProcess
+):
+    app.apply(replicas=2)
+    app.wait_ready(2)
+    shop.order_many(5_000, USERS)
+    node = app.nodes_of_pods()["orders-worker-1"]
+
+    with shop.steady_orders(rate=500, users=USERS):
+        app.nodes.partition(node)
+        app.wait_for("nobody but the other worker has tasks", lambda: sole_owner(shop) == "worker-0")
+        app.nodes.heal(node)
+        app.wait_ready(2)
+
+    check(shop)
+
+
+def test_a_rolling_update_leaves_no_task_without_an_active(shop: Shop, app: StreamsApp, operator: OperatorProcess):
+    app.apply(replicas=2)
+    app.wait_ready(2)
+    shop.order_many(5_000, USERS)
+    before, claims = app.pods(), app.claims()
+
+    with shop.steady_orders(rate=500, users=USERS):
+        app.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
+        app.wait_for("every pod is another one", lambda: app.pods().keys() == before.keys()
+                     and not set(app.pods().values()) & set(before.values()))  # fmt: skip
+        app.wait_ready(2)
+
+    check(shop)
+    assert app.claims() == claims
+    assert app.events().count("DrainStarted") == 2
+
+
+def warms_up(app: StreamsApp) -> bool:
+    return any(warmup.get("lag", 0) > 0 for warmup in app.status().get("warmups", ()))
+
+
+def sole_owner(shop: Shop) -> str | None:
+    """The worker that committed last on every partition, if it is one."""
+    owners = {committed[-1] for committed in shop.owners().values()}
+    return owners.pop() if len(owners) == 1 else None
+
+
+def check(shop: Shop) -> None:
+    """Every order counts once, and no partition ever had two owners."""
     shop.wait_processed()
     assert shop.totals() == shop.expected
     shop.owners()
-
-    playground.delete()
-    playground.wait_for("it is gone", lambda: not playground.exists())
-    assert playground.pods() == {}
-    assert playground.claims() == {}
-    assert {"WorkerCreated", "DrainStarted", "WorkerDeleted", "AllTasksRunning"} <= set(playground.events())
