@@ -13,7 +13,7 @@ import re
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -22,7 +22,9 @@ from hypothesis import HealthCheck, settings
 
 from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
-from sluice_devkit.kubernetes.components import ComponentsNotBuiltError, programs
+from sluice_devkit.kubernetes.components import programs
+from sluice_devkit.kubernetes.go_programs import ComponentsNotBuiltError
+from sluice_devkit.kubernetes.helm import Helm
 from sluice_devkit.kubernetes.toolchain import GoNotFoundError
 from sluice_devkit.node_agent import Image, NodeAgent
 from sluice_operator.spec.crd import crd
@@ -71,6 +73,12 @@ def nodes(kubernetes: KubernetesCluster) -> Iterator[NodeAgent]:
         yield agent
 
 
+@pytest.fixture(scope="session")
+def helm() -> Helm:
+    """Helm itself; a fresh machine builds it first."""
+    return Helm.built()
+
+
 @pytest.fixture
 def namespace(kubernetes: KubernetesCluster) -> Iterator[str]:
     """A namespace of the test's own; it goes afterwards, and nobody waits for that."""
@@ -115,7 +123,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     if item.get_closest_marker("kubernetes"):
-        build_kubernetes(item.config)
+        build(item.config, programs)
+    if "helm" in getattr(item, "fixturenames", ()):
+        build(item.config, Helm.built)
     started = time.perf_counter()
     outcome = yield
     _SECONDS[layer_of(item)] += time.perf_counter() - started
@@ -124,14 +134,14 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 @functools.cache
-def build_kubernetes(config: pytest.Config) -> None:
-    """Build the control plane where a fresh machine has none, in sight, and before the clock of any test runs.
+def build(config: pytest.Config, program: Callable[[], object]) -> None:
+    """Build what a fresh machine lacks, in sight, and before the clock of any test runs.
 
-    A failure is told by the fixture `kubernetes`, which needs the same.
+    A failure is told by the fixture that needs the same.
     """
     capture = config.pluginmanager.getplugin("capturemanager")
     with capture.global_and_fixture_disabled(), contextlib.suppress(ComponentsNotBuiltError, GoNotFoundError):
-        programs()
+        program()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

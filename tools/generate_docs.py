@@ -1,4 +1,5 @@
-"""Write docs/reference, crds and the examples of docs/assignment.md from the code: what can be configured and measured.
+"""Write docs/reference, crds (and the chart's copy) and the examples of docs/assignment.md from the code: what can be
+configured and measured.
 
     python tools/generate_docs.py            write the pages
     python tools/generate_docs.py --check    change nothing; end with a diff and 1 if a page is stale
@@ -61,6 +62,7 @@ def main() -> int:
         REFERENCE / "metrics.md": metrics(),
         REFERENCE / "streamsapp.md": streamsapp(),
         ROOT / "crds" / "streamsapps.yaml": crd_yaml(),
+        ROOT / "charts" / "sluice" / "files" / "streamsapps.yaml": crd_yaml(),
         ASSIGNMENT: assignment(ASSIGNMENT.read_text()),
     }
     stale = [path for path, text in pages.items() if not _is_current(path, text)]

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sluice_devkit.kubernetes.components import PROGRAMS, ComponentsNotBuiltError, programs
+from sluice_devkit.kubernetes.components import PROGRAMS, programs
+from sluice_devkit.kubernetes.go_programs import ComponentsNotBuiltError
 from sluice_devkit.kubernetes.toolchain import GoNotFoundError, find_go
 
 
@@ -28,7 +29,7 @@ def test_named_assets_are_taken_as_they_are(tmp_path: Path):
 def test_a_program_that_the_named_assets_lack_is_named(tmp_path: Path):
     named = put(tmp_path, ("etcd", "kube-apiserver"))
 
-    with pytest.raises(ComponentsNotBuiltError, match=f"{named}, where kube-controller-manager is missing"):
+    with pytest.raises(ComponentsNotBuiltError, match=f"{named}, and kube-controller-manager, kubectl are not there"):
         programs({"KUBEBUILDER_ASSETS": str(named)})
 
 

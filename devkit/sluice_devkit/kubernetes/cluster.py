@@ -2,7 +2,8 @@
 
 All listen on loopback only and keep their ports for life. RBAC is on. The controller manager runs the controllers that
 matter to whoever owns pods and volumes: garbage collection, namespaces, service accounts, disruption budgets,
-protection of volumes. Pods are bound and run by `sluice_devkit.node_agent`, not by a scheduler and kubelets.
+protection of volumes; and Deployments. Pods are bound and run by `sluice_devkit.node_agent`, not by a scheduler and
+kubelets.
 
 Service addresses are loopback addresses too, so that a process without privileges can listen on them; each cluster has
 a block of its own, so that two on one machine seldom meet.
@@ -38,12 +39,14 @@ START_SECONDS = 90
 STOP_SECONDS = 20
 
 CONTROLLERS = (
+    "deployment-controller",
     "disruption-controller",
     "garbage-collector-controller",
     "namespace-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
+    "replicaset-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
 )

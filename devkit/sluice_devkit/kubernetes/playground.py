@@ -10,8 +10,8 @@ from types import FrameType
 from typing import TextIO
 
 from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
-from sluice_devkit.kubernetes.components import ComponentsNotBuiltError
 from sluice_devkit.kubernetes.errors import KubernetesError
+from sluice_devkit.kubernetes.go_programs import ComponentsNotBuiltError
 from sluice_devkit.kubernetes.toolchain import GoNotFoundError
 from sluice_devkit.node_agent import Image, NodeAgent
 from sluice_devkit.ports import NoFreePortError

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+from urllib.parse import urlsplit
 
 import aiohttp
 
@@ -48,6 +49,12 @@ class Api:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._http.close()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of the server."""
+        parts = urlsplit(self._url)
+        return parts.hostname or "", parts.port or 443
 
     def behind(self, gate: asyncio.Event) -> Api:
         """The same connections, for somebody whose calls wait while the gate is closed (not set)."""

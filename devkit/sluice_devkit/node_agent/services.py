@@ -60,7 +60,7 @@ class Services:
         }
 
     def links(self, namespace: str) -> dict[str, str]:
-        """The variables by which a pod finds the Services of its namespace."""
+        """The variables by which a pod finds the Services of its namespace, and the API server."""
         links = {}
         for forwarder in self._forwarders.values():
             metadata, spec = forwarder.service["metadata"], forwarder.service["spec"]
@@ -68,7 +68,8 @@ class Services:
                 name = metadata["name"].upper().replace("-", "_")
                 links[f"{name}_SERVICE_HOST"] = spec["clusterIP"]
                 links[f"{name}_SERVICE_PORT"] = str(spec["ports"][0]["port"])
-        return links
+        host, port = self._api.address
+        return {**links, "KUBERNETES_SERVICE_HOST": host, "KUBERNETES_SERVICE_PORT": str(port)}
 
     async def close(self) -> None:
         for uid in list(self._forwarders):
