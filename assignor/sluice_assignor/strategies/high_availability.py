@@ -33,10 +33,10 @@ def high_availability(group: GroupState, config: AssignmentConfig) -> Decision:
     step = next_step(target, lags, numbering, config.max_warmup_replicas)
     placement.add_stateless(step.next)
     next_assignment = step.next.assignment(numbering)
-    if step.movements:
+    if step.follow_up:
         placement.add_stateless(target)
     return Decision(
-        target=target.assignment(numbering) if step.movements else next_assignment,
+        target=target.assignment(numbering) if step.follow_up else next_assignment,
         next=next_assignment,
         moves=moves_of(step, lags, numbering),
         follow_up=step.follow_up,
@@ -93,5 +93,5 @@ class _Placement:
 
 def _deal_out(tasks: Sequence[int], draft: Draft, workers: Sequence[int]) -> None:
     """One task to each worker in turn, whatever its capacity: balance over threads comes after."""
-    for turn, task in enumerate(tasks):
-        draft.active[workers[turn % len(workers)]].add(task)
+    for turn, worker in enumerate(workers):
+        draft.active[worker].update(tasks[turn :: len(workers)])
