@@ -14,7 +14,7 @@ from operator import itemgetter
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
 from sluice_assignor.model import Move, MoveReason
-from sluice_assignor.step import Step
+from sluice_assignor.warmups.step import Step
 
 
 def moves_of(step: Step, lags: Lags, numbering: Numbering) -> tuple[Move, ...]:

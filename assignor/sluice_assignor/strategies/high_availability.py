@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from sluice_assignor.balance import balance_over_threads, place_least_active
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
 from sluice_assignor.model import AssignmentConfig, Decision, GroupState, RackAwareStrategy
-from sluice_assignor.movement import next_step
 from sluice_assignor.moves import moves_of
 from sluice_assignor.racks.actives import save_traffic_of_actives
 from sluice_assignor.racks.enablement import why_not
@@ -22,6 +20,8 @@ from sluice_assignor.racks.standbys import save_traffic_of_standbys
 from sluice_assignor.racks.traffic import Weights
 from sluice_assignor.standby import place_standbys
 from sluice_assignor.tags import Tags
+from sluice_assignor.threads import balance_over_threads, place_least_active
+from sluice_assignor.warmups.movement import next_step
 
 
 def high_availability(group: GroupState, config: AssignmentConfig) -> Decision:

@@ -1,4 +1,4 @@
-"""The step of Optimal: tasks go where they are hot at once, and warm-ups are planned for the whole group.
+"""The step of all but HighAvailability: tasks go where they are hot at once, and warm-ups are planned for the group.
 
 KIP-441's safety, with an order that never wastes what has been restored: a warm-up that has begun goes on before a
 fresh one begins, actives come before standbys, then the copy with the least left to restore is first. A standby that is
@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
-from sluice_assignor.step import Step
+from sluice_assignor.warmups.step import Step
 
 
 def step_when_hot(target: Draft, lags: Lags, numbering: Numbering, max_warmup_replicas: int) -> Step:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappush
 
-from sluice_assignor.candidates import Candidates, LeastLoaded, OrderUnknown, Replay
 from sluice_assignor.draft import Draft, Numbering, holders_of
 from sluice_assignor.java_order import poll
 from sluice_assignor.lags import Lags
-from sluice_assignor.step import Step
+from sluice_assignor.warmups.candidates import Candidates, LeastLoaded, OrderUnknown, Replay
+from sluice_assignor.warmups.step import Step
 
 Late = tuple[int, int, int]
 """A copy that the target wants at a worker that is not ready for it: how many are caught up, the task, the worker.
