@@ -1,4 +1,4 @@
-"""From a target to a decision, for strategies that look for state themselves: Optimal's step, which wastes no copy."""
+"""From a target to a decision, for strategies that look for state themselves: their step wastes no copy."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
 from sluice_assignor.model import AssignmentConfig, Decision, Degradation, RackAwareStrategy, Wish
 from sluice_assignor.moves import moves_of
-from sluice_assignor.optimum.step import step_when_hot
+from sluice_assignor.warmups.planned import step_when_hot
 
 
 def approach(target: Draft, lags: Lags, numbering: Numbering, config: AssignmentConfig) -> Decision:

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Sequence
 
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
-from sluice_assignor.model import UNKNOWN_OFFSET_SUM
 from sluice_protocol.ids import TaskId
 
 
@@ -48,8 +47,7 @@ class Copies:
         """A copy whose position is not known may lack everything; Kafka takes it for the nearest."""
         if self._lags.is_caught_up(worker, task):
             return 0
-        lag = self._lags.lag(worker, task)
-        return self._numbering.tasks[task].end_offset_sum if lag == UNKNOWN_OFFSET_SUM else lag
+        return self._lags.left_to_restore(worker, task)
 
     def _add(self, worker: int, *held: Collection[TaskId]) -> None:
         numbers = self._numbering.task_numbers

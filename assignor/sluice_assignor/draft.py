@@ -6,7 +6,7 @@ as in Kafka: workers by process id, tasks by subtopology and partition.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Set
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -65,11 +65,12 @@ class Numbering:
     @cached_property
     def holders(self) -> dict[int, int]:
         """Who runs each task now."""
+        numbers = self.task_numbers
         return {
-            self.task_numbers[task]: number
+            task: number
             for number, worker in enumerate(self.workers)
-            for task in worker.active
-            if task in self.task_numbers
+            for task in map(numbers.get, worker.active)
+            if task is not None
         }
 
     def held_now(self, worker: int) -> frozenset[TaskId]:
@@ -134,12 +135,12 @@ class Draft:
         )
 
 
-def holders_by_task(*roles: Role) -> defaultdict[int, set[int]]:
-    """The workers that hold each task in any of these roles."""
-    holders: defaultdict[int, set[int]] = defaultdict(set)
+def holders_of(tasks: Set[int], *roles: Role) -> dict[int, set[int]]:
+    """The workers that hold each of the tasks in any of these roles."""
+    holders: dict[int, set[int]] = {task: set() for task in tasks}
     for role in roles:
-        for worker, tasks in enumerate(role):
-            for task in tasks:
+        for worker, held in enumerate(role):
+            for task in held & tasks:
                 holders[task].add(worker)
     return holders
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 
-from sluice_assignor.balance import balance_over_threads
 from sluice_assignor.copies import Copies
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.standby import place_standbys
+from sluice_assignor.threads import balance_over_threads
 
 
 def keep_standbys(draft: Draft, numbering: Numbering, copies: Copies, replicas: int) -> None:

@@ -6,10 +6,13 @@ are kept, and everybody else is one class per task; the ranking of all workers i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 
 from sluice_assignor.draft import Numbering
-from sluice_assignor.model import MAX_LAG, RUNNING, UNKNOWN_OFFSET_SUM
+from sluice_assignor.model import MAX_LAG, RUNNING, UNKNOWN_OFFSET_SUM, Worker
+from sluice_protocol.ids import TaskId
+
+_NOBODY: Set[int] = frozenset()
 
 
 class Lags:
@@ -23,17 +26,24 @@ class Lags:
         self._numbering = numbering
         self._acceptable = acceptable
         self._least_acceptable = UNKNOWN_OFFSET_SUM if acceptable == MAX_LAG else RUNNING
-        self._ends = [task.end_offset_sum for task in numbering.tasks]
+        self._ends = [task.end_offset_sum if task.stateful else 0 for task in numbering.tasks]
+        self._ready: list[list[int]] = [[] for _ in numbering.tasks]
+        """Who is caught up, of those who reported."""
         self._reported: list[dict[int, int]] = [{} for _ in numbering.tasks]
-        for worker in numbering.staying:
-            self._report_copies(worker)
-        for worker in numbering.draining:
-            self._report_held(worker)
+        for worker in (*numbering.staying, *numbering.draining):
+            self._report(worker, _offset_sums(numbering.workers[worker]))
 
     def lag(self, worker: int, task: int) -> int:
         """Offsets left to read; RUNNING and UNKNOWN_OFFSET_SUM are lags of their own, below zero."""
         reported = self._reported[task].get(worker)
         return self._ends[task] if reported is None else reported
+
+    def left_to_restore(self, worker: int, task: int) -> int:
+        """Offsets that the worker's copy may lack: all of them, if its position is not known."""
+        lag = self._reported[task].get(worker, UNKNOWN_OFFSET_SUM)
+        if lag >= 0:
+            return lag
+        return self._ends[task] if lag == UNKNOWN_OFFSET_SUM else 0
 
     def reported(self, task: int) -> Mapping[int, int]:
         """The lag of each worker that counts for the task and has a copy of it."""
@@ -43,70 +53,71 @@ class Lags:
         return self._is_acceptable(self.lag(worker, task))
 
     def caught_up(self, task: int) -> list[int]:
-        """Everybody who could run the task at once, in no order."""
+        """Everybody who could run the task at once; those who may receive tasks are in order."""
+        ready = self._ready[task]
+        if not self._is_acceptable(self._ends[task]):
+            return ready
         reported = self._reported[task]
-        ready = [worker for worker, lag in reported.items() if self._is_acceptable(lag)]
-        if self._is_acceptable(self._ends[task]):
-            ready.extend(worker for worker in self._numbering.staying if worker not in reported)
-        return ready
+        return sorted([*ready, *(worker for worker in self._numbering.staying if worker not in reported)])
 
     def behind_another(self, worker: int, tasks: Iterable[int]) -> list[int]:
         """Those tasks for which the worker is not caught up, while some other has strictly less left to read.
 
         The other has a copy: nobody is further behind than those who have none.
         """
+        least, most, ends = self._least_acceptable, self._acceptable, self._ends
         behind = []
         for task in tasks:
             reported = self._reported[task]
-            lag = reported[worker] if worker in reported else self._ends[task]
-            if not self._least_acceptable <= lag <= self._acceptable and min(reported.values(), default=lag) < lag:
+            lag = reported.get(worker, ends[task])
+            if not least <= lag <= most and min(reported.values(), default=lag) < lag:
                 behind.append(task)
         return behind
 
     def most_caught_up(self, task: int) -> int:
         """The first of all in the order of (lag, worker)."""
-        return min(self._ranks(task, lambda worker: True))[1]
+        return min(self._ranks(task, _NOBODY))[1]
 
-    def most_caught_up_before(self, worker: int, task: int, may_take: Callable[[int], bool]) -> int | None:
-        """The first in the order of (lag, worker) that may take the task and comes before this worker.
+    def most_caught_up_before(self, worker: int, task: int, but: Set[int]) -> int | None:
+        """The first in the order of (lag, worker) that is none of those and comes before this worker.
 
         It may have the same lag: the order is total.
         """
-        best = min(self._ranks(task, may_take), default=None)
+        best = min(self._ranks(task, but), default=None)
         return best[1] if best is not None and best < (self.lag(worker, task), worker) else None
 
-    def _ranks(self, task: int, may_take: Callable[[int], bool]) -> Iterator[tuple[int, int]]:
+    def _ranks(self, task: int, but: Set[int]) -> list[tuple[int, int]]:
         """(lag, worker) of all who reported, and of the first of those who did not."""
         reported = self._reported[task]
-        for worker, lag in reported.items():
-            if may_take(worker):
-                yield lag, worker
+        ranks = [(lag, worker) for worker, lag in reported.items() if worker not in but]
         for worker in self._numbering.staying:
-            if worker not in reported and may_take(worker):
-                yield self._ends[task], worker
-                return
+            if worker not in reported and worker not in but:
+                ranks.append((self._ends[task], worker))
+                break
+        return ranks
 
     def _is_acceptable(self, lag: int) -> bool:
         return self._least_acceptable <= lag <= self._acceptable
 
-    def _report_copies(self, worker: int) -> None:
-        numbers, ends = self._numbering.task_numbers, self._ends
-        for task_id, copy in self._numbering.workers[worker].copies.items():
+    def _report(self, worker: int, offset_sums: Iterable[tuple[TaskId, int]]) -> None:
+        """A copy that claims to have read beyond the end is corrupt, and restores from scratch."""
+        numbers, ends, least, most = self._numbering.task_numbers, self._ends, self._least_acceptable, self._acceptable
+        for task_id, offset_sum in offset_sums:
             task = numbers.get(task_id)
             if task is not None:
-                self._reported[task][worker] = _lag_of(copy.offset_sum, ends[task])
-
-    def _report_held(self, worker: int) -> None:
-        held = self._numbering.workers[worker]
-        for task_id in held.active | held.standby | held.warmup:
-            task = self._numbering.task_numbers.get(task_id)
-            if task is not None:
-                copy = held.copies.get(task_id)
-                self._reported[task][worker] = _lag_of(copy.offset_sum if copy else 0, self._ends[task])
+                lag = ends[task]
+                if offset_sum <= lag:
+                    lag = lag - offset_sum if offset_sum >= 0 else offset_sum
+                self._reported[task][worker] = lag
+                if least <= lag <= most:
+                    self._ready[task].append(worker)
 
 
-def _lag_of(offset_sum: int, end: int) -> int:
-    """A copy that claims to have read beyond the end is corrupt, and restores from scratch."""
-    if offset_sum in (RUNNING, UNKNOWN_OFFSET_SUM):
-        return offset_sum
-    return end if offset_sum > end else end - offset_sum
+def _offset_sums(worker: Worker) -> Iterator[tuple[TaskId, int]]:
+    """Of every copy; for a draining worker only of those that it holds."""
+    if not worker.draining:
+        for task, copy in worker.copies.items():
+            yield task, copy.offset_sum
+    else:
+        for task in worker.active | worker.standby | worker.warmup:
+            yield task, worker.copies[task].offset_sum if task in worker.copies else 0

@@ -6,61 +6,41 @@ target. Only the first kind changes who runs the task, and its reason is never W
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from functools import cached_property
-from typing import Protocol
+from operator import itemgetter
 
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
-from sluice_assignor.model import UNKNOWN_OFFSET_SUM, Move, MoveReason
-
-
-class OnItsWay(Protocol):
-    """A copy that is not yet ready for its place in the target."""
-
-    @property
-    def task(self) -> int: ...
-
-    @property
-    def destination(self) -> int: ...
-
-
-class Step(Protocol):
-    """The next assignment; each copy on its way and who stands in for it; who swaps roles with a standby."""
-
-    @property
-    def next(self) -> Draft: ...
-
-    @property
-    def movements(self) -> Sequence[tuple[OnItsWay, int]]: ...
-
-    @property
-    def swapped(self) -> Collection[int]: ...
+from sluice_assignor.model import Move, MoveReason
+from sluice_assignor.warmups.step import Step
 
 
 def moves_of(step: Step, lags: Lags, numbering: Numbering) -> tuple[Move, ...]:
     """All moves of a step by task: the change of the active first, then copies on their way, then new standbys."""
     telling = _Telling(step, lags, numbering)
-    moves = [*telling.changes_of_active(), *telling.copies_on_their_way(), *telling.new_standbys()]
-    return _in_task_order(moves, numbering)
+    return _in_task_order([*telling.changes_of_active(), *telling.copies_on_their_way(), *telling.new_standbys()])
 
 
 def first_owners(draft: Draft, numbering: Numbering) -> tuple[Move, ...]:
     """The tasks of a draft that nobody ran before."""
-    ids, names = numbering.task_ids, numbering.process_ids
-    moves = [
-        Move(ids[task], None, names[worker], MoveReason.UNASSIGNED)
-        for task, worker in draft.active_holders().items()
-        if task not in numbering.holders
-    ]
-    return _in_task_order(moves, numbering)
+    ids, names, holders = numbering.task_ids, numbering.process_ids, numbering.holders
+    return _in_task_order(
+        [
+            (task, Move(ids[task], None, names[worker], MoveReason.UNASSIGNED))
+            for task, worker in draft.active_holders().items()
+            if task not in holders
+        ]
+    )
 
 
-def _in_task_order(moves: list[Move], numbering: Numbering) -> tuple[Move, ...]:
-    """By number, which is quicker to compare than the id."""
-    numbers = numbering.task_numbers
-    return tuple(sorted(moves, key=lambda move: numbers[move[0]]))
+_Told = tuple[int, Move]
+"""A move behind the number of its task, which is quicker to compare than the id."""
+
+
+def _in_task_order(moves: list[_Told]) -> tuple[Move, ...]:
+    return tuple(move for _, move in sorted(moves, key=itemgetter(0)))
 
 
 class _Telling:
@@ -74,60 +54,53 @@ class _Telling:
         self._names = numbering.process_ids
         self._holders = numbering.holders
 
-    def changes_of_active(self) -> Iterator[Move]:
-        for task, destination in self._step.next.active_holders().items():
-            source = self._holders.get(task)
-            if source != destination:
-                yield Move(
-                    self._ids[task],
-                    None if source is None else self._names[source],
-                    self._names[destination],
-                    self._why_active_changes(task, source, destination),
-                    left_to_restore=self._left(destination, task),
-                    unbalanced_by=self._unbalanced_by(task, source, destination),
-                )
+    def changes_of_active(self) -> Iterator[_Told]:
+        ids, names, holders, left = self._ids, self._names, self._holders, self._lags.left_to_restore
+        unassigned = MoveReason.UNASSIGNED
+        for destination, tasks in enumerate(self._step.next.active):
+            for task in tasks:
+                source = holders.get(task)
+                if source is None:
+                    yield task, Move(ids[task], None, names[destination], unassigned, left(destination, task))
+                elif source != destination:
+                    yield task, self._change_of_active(task, source, destination)
 
-    def copies_on_their_way(self) -> Iterator[Move]:
-        """One for each copy, though it may be late twice: as the active, and as the standby that it is until then."""
-        told = set()
-        waiting = 0
-        for movement, stand_in in self._step.movements:
-            task, destination = movement.task, movement.destination
-            if (task, destination) in told:
-                continue
-            told.add((task, destination))
-            restores = self._step.next.holds(destination, task)
-            waiting += not restores
-            yield Move(
-                self._ids[task],
-                self._names[stand_in],
-                self._names[destination],
-                MoveReason.WARMING if restores else MoveReason.WAITING_FOR_SLOT,
-                self._left(destination, task),
-                0 if restores else waiting,
-                self._unbalanced_by(task, stand_in, destination),
-            )
+    def copies_on_their_way(self) -> Iterator[_Told]:
+        ids, names, holds, left = self._ids, self._names, self._step.next.holds, self._lags.left_to_restore
+        warming, waiting = MoveReason.WARMING, MoveReason.WAITING_FOR_SLOT
+        holders, lead = self._holders, self._lead_with_state
+        in_line = 0
+        for (task, destination), stand_in in self._step.on_their_way.items():
+            workers, lacks = (names[stand_in], names[destination]), left(destination, task)
+            ahead = lead(stand_in, destination) if holders.get(task) == stand_in else 0
+            if holds(destination, task):
+                yield task, Move(ids[task], *workers, warming, lacks, 0, ahead)
+            else:
+                in_line += 1
+                yield task, Move(ids[task], *workers, waiting, lacks, in_line, ahead)
 
-    def new_standbys(self) -> Iterator[Move]:
-        on_their_way: defaultdict[int, set[int]] = defaultdict(set)
-        for movement, _ in self._step.movements:
-            on_their_way[movement.destination].add(movement.task)
+    def new_standbys(self) -> Iterator[_Told]:
+        ids, names, left, on_their_way = self._ids, self._names, self._lags.left_to_restore, self._step.on_their_way
+        standby = MoveReason.STANDBY
         for worker in self._numbering.staying:
             held = self._numbering.held_now(worker)
-            for task in self._step.next.standby[worker] - on_their_way[worker]:
-                if self._ids[task] not in held:
-                    left = self._left(worker, task)
-                    yield Move(self._ids[task], None, self._names[worker], MoveReason.STANDBY, left)
+            for task in self._step.next.standby[worker]:
+                if ids[task] not in held and (task, worker) not in on_their_way:
+                    yield task, Move(ids[task], None, names[worker], standby, left(worker, task))
 
-    @cached_property
-    def _runs(self) -> Counter[tuple[int, bool]]:
-        """How many tasks with state, and how many without, each worker runs now."""
-        tasks = self._numbering.tasks
-        return Counter((worker, tasks[task].stateful) for task, worker in self._holders.items())
+    def _change_of_active(self, task: int, source: int, destination: int) -> Move:
+        lead = self._lead_with_state if self._numbering.tasks[task].stateful else self._lead_without_state
+        return Move(
+            self._ids[task],
+            self._names[source],
+            self._names[destination],
+            self._why_active_changes(task, source, destination),
+            self._lags.left_to_restore(destination, task),
+            0,
+            lead(source, destination),
+        )
 
-    def _why_active_changes(self, task: int, source: int | None, destination: int) -> MoveReason:
-        if source is None:
-            return MoveReason.UNASSIGNED
+    def _why_active_changes(self, task: int, source: int, destination: int) -> MoveReason:
         if self._numbering.workers[source].draining:
             return MoveReason.DRAINING
         if task in self._step.swapped:
@@ -135,15 +108,22 @@ class _Telling:
         is_hot = self._numbering.tasks[task].stateful and self._lags.is_caught_up(destination, task)
         return MoveReason.HOT if is_hot else MoveReason.BALANCE
 
-    def _unbalanced_by(self, task: int, source: int | None, destination: int) -> int:
-        """How many more tasks of its kind the one that runs the task has now; who drains is to have none."""
-        if source is None or source != self._holders.get(task) or self._numbering.workers[source].draining:
-            return 0
-        stateful = self._numbering.tasks[task].stateful
-        return max(0, self._runs[source, stateful] - self._runs[destination, stateful])
+    @cached_property
+    def _lead_with_state(self) -> _Lead:
+        return _Lead(self._numbering.stateful, self._numbering)
 
-    def _left(self, worker: int, task: int) -> int:
-        if not self._numbering.tasks[task].stateful:
-            return 0
-        lag = self._lags.lag(worker, task)
-        return self._numbering.tasks[task].end_offset_sum if lag == UNKNOWN_OFFSET_SUM else max(0, lag)
+    @cached_property
+    def _lead_without_state(self) -> _Lead:
+        return _Lead(self._numbering.stateless, self._numbering)
+
+
+class _Lead:
+    """How many more tasks of one kind, with state or without, one worker runs now than another; nobody drains ahead."""
+
+    def __init__(self, tasks: Sequence[int], numbering: Numbering) -> None:
+        self._run = Counter(map(numbering.holders.get, tasks))
+        for worker in numbering.draining:
+            self._run[worker] = 0
+
+    def __call__(self, worker: int, other: int) -> int:
+        return max(0, self._run[worker] - self._run[other])

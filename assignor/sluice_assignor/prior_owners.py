@@ -10,10 +10,10 @@ from collections import defaultdict
 from collections.abc import Iterable
 from math import inf
 
-from sluice_assignor.balance import place_least_active
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.model import RUNNING, Decision, GroupState
 from sluice_assignor.moves import first_owners
+from sluice_assignor.threads import place_least_active
 from sluice_protocol.ids import TaskId
 
 

@@ -14,16 +14,21 @@ from sluice_assignor.draft import Draft
 
 def place_standbys(tasks: Sequence[int], replicas: int, draft: Draft, workers: Sequence[int]) -> None:
     """Add up to `replicas` standbys of each task, task by task."""
+    active, standby, capacity = draft.active, draft.standby, draft.capacity
+    held = [draft.count(worker) for worker in range(len(capacity))]
     queue = [draft.by_load(worker) for worker in workers]
     heapq.heapify(queue)
     for task in tasks:
         missing = replicas
-        polled = []
+        passed = []
         while missing and queue:
-            worker = heapq.heappop(queue)[1]
-            polled.append(worker)
-            if not draft.holds(worker, task):
-                draft.standby[worker].add(task)
+            worker = queue[0][1]
+            if task in active[worker] or task in standby[worker]:
+                passed.append(heapq.heappop(queue))
+            else:
+                standby[worker].add(task)
+                held[worker] += 1
+                heapq.heapreplace(queue, (held[worker] / capacity[worker], worker))
                 missing -= 1
-        for worker in polled:
-            heapq.heappush(queue, draft.by_load(worker))
+        for entry in passed:
+            heapq.heappush(queue, entry)

@@ -18,6 +18,7 @@ from sluice_coordinator.group.views import group_view
 from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.threads import in_thread
+from sluice_coordinator.topics.admin import KafkaRefusedError
 from sluice_protocol.heartbeat import HeartbeatAnswer, HeartbeatRequest, Status, StatusCode
 from sluice_protocol.ids import TaskId
 from sluice_protocol.topology import TopologyDescription
@@ -229,7 +230,9 @@ class Driver:
             if self.has_reached_kafka or not self._group.statuses:
                 log.warning("%s", error)
             self.has_reached_kafka = False
-            self.tell(events.KafkaLost(str(error)))
+            is_refused = isinstance(error, KafkaRefusedError)
+            code = StatusCode.KAFKA_REFUSED if is_refused else StatusCode.KAFKA_UNREACHABLE
+            self.tell(events.KafkaLost(str(error), code))
             return False
         self.has_reached_kafka = True
         self.tell(events.KafkaReached())

@@ -10,9 +10,13 @@ from dataclasses import dataclass
 from datetime import UTC
 from enum import Enum
 
-from sluice_operator.observed import Membership, Observed, Phase, Problem
+from sluice_operator.observed import UNSCHEDULABLE, Membership, Observed, Phase, Pod, Problem, Trouble
+from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import Condition
+from sluice_operator.workers.names import REPLACE_ANNOTATION
+from sluice_operator.workers.replacement import is_away
 from sluice_protocol.heartbeat import Role, StatusCode
+from sluice_protocol.launch import EXIT_NOT_ADMITTED
 from sluice_protocol.view import GroupView, TaskView
 
 _NAMED = 5
@@ -32,7 +36,7 @@ class Fact:
     """A condition without its bookkeeping."""
 
     truth: Truth
-    reason: str
+    reason: Reason
     message: str
 
 
@@ -46,7 +50,7 @@ def conditions(observed: Observed) -> tuple[Condition, ...]:
         former = before.get(kind)
         is_same = former is not None and former.status == fact.truth.value
         since = former.last_transition_time if former is not None and is_same else now
-        found.append(Condition(kind, fact.truth.value, fact.reason, fact.message, since, observed.app.generation))
+        found.append(Condition(kind, fact.truth.value, fact.reason.word, fact.message, since, observed.app.generation))
     return tuple(found)
 
 
@@ -59,25 +63,32 @@ def ready(observed: Observed) -> Fact:
     group = _group(observed)
     actives = [task for task in group.tasks if task.role is Role.ACTIVE]
     if not actives:
-        return Fact(Truth.FALSE, "NoWorkerYet", "No worker has joined yet; see the events and logs of its pod.")
-    idle = [task for task in actives if not _runs(task, group.acceptable_recovery_lag)]
+        return Fact(Truth.FALSE, Reason.NO_WORKER_YET, "No worker has joined yet; see the events and logs of its pod.")
+    idle = _idle(group)
     if idle:
         which = _some(f"{task.task} {task.state}" for task in idle)
-        return Fact(Truth.FALSE, "TasksNotRunning", f"{len(idle)} of {len(actives)} tasks don't run yet: {which}.")
-    return Fact(Truth.TRUE, "AllTasksRunning", f"All {len(actives)} tasks run.")
+        message = f"{len(idle)} of {len(actives)} tasks don't run yet: {which}."
+        return Fact(Truth.FALSE, Reason.TASKS_NOT_RUNNING, message)
+    return Fact(Truth.TRUE, Reason.ALL_TASKS_RUNNING, f"All {len(actives)} tasks run.")
+
+
+def all_run(group: GroupView) -> bool:
+    """Does every task run, as far as a status is concerned?"""
+    return any(task.role is Role.ACTIVE for task in group.tasks) and not _idle(group)
 
 
 def kafka_reachable(observed: Observed) -> Fact:
     """Does Kafka answer?"""
     group = observed.group
     if group is None:
-        return Fact(Truth.UNKNOWN, "NotAsked", "Kafka has not been asked.")
-    lost = _status(group, StatusCode.KAFKA_UNREACHABLE)
-    if lost is not None:
-        return Fact(Truth.FALSE, "KafkaUnreachable", lost)
+        return Fact(Truth.UNKNOWN, Reason.NOT_ASKED, "Kafka has not been asked.")
+    for code, reason in _KAFKA_REASONS.items():
+        message = _status(group, code)
+        if message is not None:
+            return Fact(Truth.FALSE, reason, message)
     if not observed.reaches_kafka:
-        return Fact(Truth.UNKNOWN, "NotAnsweredYet", "Kafka has not answered yet.")
-    return Fact(Truth.TRUE, "KafkaAnswers", "Kafka answers.")
+        return Fact(Truth.UNKNOWN, Reason.NOT_ANSWERED_YET, "Kafka has not answered yet.")
+    return Fact(Truth.TRUE, Reason.KAFKA_ANSWERS, "Kafka answers.")
 
 
 def topology_valid(observed: Observed) -> Fact:
@@ -88,28 +99,28 @@ def topology_valid(observed: Observed) -> Fact:
         if message is not None:
             return Fact(Truth.FALSE, reason, message)
     if group is None or group.topology is None:
-        return Fact(Truth.UNKNOWN, "NoWorkerYet", "No worker has joined yet to say what its pipeline needs.")
-    return Fact(Truth.TRUE, "TopicsFit", "The topics fit the pipeline.")
+        return Fact(Truth.UNKNOWN, Reason.NO_WORKER_YET, "No worker has joined yet to say what its pipeline needs.")
+    return Fact(Truth.TRUE, Reason.TOPICS_FIT, "The topics fit the pipeline.")
 
 
 def rebalancing(observed: Observed) -> Fact:
     """Are tasks on their way to another worker?"""
     group = observed.group
     if group is None or group.state in ("empty", "not-ready"):
-        return Fact(Truth.FALSE, "NoTasks", "There are no tasks to move yet.")
+        return Fact(Truth.FALSE, Reason.NO_TASKS, "There are no tasks to move yet.")
     if group.state == "adopting":
-        return Fact(Truth.TRUE, "Adopting", "The coordinator has restarted and hears what each worker holds.")
+        return Fact(Truth.TRUE, Reason.ADOPTING, "The coordinator has restarted and hears what each worker holds.")
     if group.state == "reconciling" or group.pending_moves:
-        return Fact(Truth.TRUE, "TasksMoving", "Tasks are being handed over, or their copies warm up.")
-    return Fact(Truth.FALSE, "TasksInPlace", "Every task is where it should be.")
+        return Fact(Truth.TRUE, Reason.TASKS_MOVING, "Tasks are being handed over, or their copies warm up.")
+    return Fact(Truth.FALSE, Reason.TASKS_IN_PLACE, "Every task is where it should be.")
 
 
 def warming_up(observed: Observed) -> Fact:
     """Are copies being made so that tasks can move?"""
     warmups = [] if observed.group is None else [task for task in observed.group.tasks if task.role is Role.WARMUP]
     if not warmups:
-        return Fact(Truth.FALSE, "NoWarmups", "No copy warms up.")
-    return Fact(Truth.TRUE, "Restoring", _some(f"{task.task} on {task.worker}" for task in warmups) + ".")
+        return Fact(Truth.FALSE, Reason.NO_WARMUPS, "No copy warms up.")
+    return Fact(Truth.TRUE, Reason.RESTORING, _some(f"{task.task} on {task.worker}" for task in warmups) + ".")
 
 
 def draining(observed: Observed) -> Fact:
@@ -119,16 +130,23 @@ def draining(observed: Observed) -> Fact:
         for pod in observed.pods
         if pod.membership in (Membership.DRAINING, Membership.DRAINED) and pod.phase is not Phase.STOPPING
     ]
+    if not leaving and not observed.knows_nodes:
+        return Fact(
+            Truth.FALSE,
+            Reason.NODES_NOT_READABLE,
+            "No worker is being drained. The operator may not read nodes, so it won't see that one is cordoned: "
+            f"annotate the pods there with {REPLACE_ANNOTATION}=true, or let it get, list and watch nodes.",
+        )
     if not leaving:
-        return Fact(Truth.FALSE, "NobodyLeaves", "No worker is being drained.")
-    return Fact(Truth.TRUE, "HandingOver", f"Emptied before their pods are deleted: {_some(sorted(leaving))}.")
+        return Fact(Truth.FALSE, Reason.NOBODY_LEAVES, "No worker is being drained.")
+    return Fact(Truth.TRUE, Reason.HANDING_OVER, f"Emptied before their pods are deleted: {_some(sorted(leaving))}.")
 
 
 def paused(observed: Observed) -> Fact:
     """Does the operator keep its hands off?"""
     if observed.app.spec is not None and observed.app.spec.paused:
-        return Fact(Truth.TRUE, "SpecPaused", "spec.paused is true: no pod is created, drained or deleted.")
-    return Fact(Truth.FALSE, "Acting", "The operator acts.")
+        return Fact(Truth.TRUE, Reason.SPEC_PAUSED, "spec.paused is true: no pod is created, drained or deleted.")
+    return Fact(Truth.FALSE, Reason.ACTING, "The operator acts.")
 
 
 JUDGES: dict[str, Callable[[Observed], Fact]] = {
@@ -142,14 +160,25 @@ JUDGES: dict[str, Callable[[Observed], Fact]] = {
 }
 """Every condition, in the order in which it is shown."""
 
+_KAFKA_REASONS = {
+    StatusCode.KAFKA_UNREACHABLE: Reason.KAFKA_UNREACHABLE,
+    StatusCode.KAFKA_REFUSED: Reason.KAFKA_REFUSED,
+}
+
+_IMAGE_TROUBLES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")
+
 _TOPIC_REASONS = {
-    StatusCode.MISSING_SOURCE_TOPICS: "MissingSourceTopics",
-    StatusCode.INCORRECTLY_PARTITIONED_TOPICS: "IncorrectlyPartitionedTopics",
-    StatusCode.MISSING_INTERNAL_TOPICS: "MissingInternalTopics",
+    StatusCode.MISSING_SOURCE_TOPICS: Reason.MISSING_SOURCE_TOPICS,
+    StatusCode.INCORRECTLY_PARTITIONED_TOPICS: Reason.INCORRECTLY_PARTITIONED_TOPICS,
+    StatusCode.MISSING_INTERNAL_TOPICS: Reason.MISSING_INTERNAL_TOPICS,
 }
 
 
 # What stands in the way of Ready, in the order in which it is looked for.
+
+
+def _idle(group: GroupView) -> list[TaskView]:
+    return [task for task in group.tasks if task.role is Role.ACTIVE and not _runs(task, group.acceptable_recovery_lag)]
 
 
 def _runs(task: TaskView, acceptable_lag: int) -> bool:
@@ -161,7 +190,7 @@ def _runs(task: TaskView, acceptable_lag: int) -> bool:
 def _gone(observed: Observed) -> Fact | None:
     if not observed.app.is_going:
         return None
-    return Fact(Truth.FALSE, "Deleting", f"{len(observed.pods)} worker pods are still to end.")
+    return Fact(Truth.FALSE, Reason.DELETING, f"{len(observed.pods)} worker pods are still to end.")
 
 
 def _refused(observed: Observed) -> Fact | None:
@@ -180,20 +209,37 @@ def _no_topology(observed: Observed) -> Fact | None:
 
 def _no_workers(observed: Observed) -> Fact | None:
     if observed.app.spec is not None and observed.app.spec.workers.replicas == 0:
-        return Fact(Truth.FALSE, "ScaledToZero", "spec.workers.replicas is 0; scale it up to process records.")
+        return Fact(Truth.FALSE, Reason.SCALED_TO_ZERO, "spec.workers.replicas is 0; scale it up to process records.")
     return None
 
 
 def _refused_parts(observed: Observed) -> Fact | None:
-    return None if observed.refusal is None else Fact(Truth.FALSE, "PodsRefused", observed.refusal)
+    return None if observed.refusal is None else Fact(Truth.FALSE, Reason.PODS_REFUSED, observed.refusal)
 
 
 def _failing_workers(observed: Observed) -> Fact | None:
-    failing = [(pod.worker, pod.trouble) for pod in observed.pods if pod.trouble is not None]
+    failing = [(pod.worker, pod.trouble) for pod in observed.pods if pod.trouble is not None and _fails(pod, observed)]
     if not failing:
         return None
     sentences = (f"{worker}: {trouble.reason} {trouble.message}".strip() for worker, trouble in failing)
-    return Fact(Truth.FALSE, "WorkersFailing", _some(sentences))
+    return Fact(Truth.FALSE, _reason_of(failing[0][1]), _some(sentences))
+
+
+def _fails(pod: Pod, observed: Observed) -> bool:
+    """What happened to a worker before it joined is past, and one that is away is stood in for."""
+    claim = next((claim for claim in observed.claims if claim.slot == pod.slot), None)
+    is_working = pod.phase is Phase.RUNNING and pod.membership is not Membership.ABSENT
+    return not is_working and not is_away(pod, claim)
+
+
+def _reason_of(trouble: Trouble) -> Reason:
+    if trouble.reason in _IMAGE_TROUBLES:
+        return Reason.IMAGE_NOT_PULLED
+    if trouble.reason == UNSCHEDULABLE:
+        return Reason.WORKER_UNSCHEDULABLE
+    if trouble.exit_code is None:
+        return Reason.WORKERS_FAILING
+    return Reason.WORKER_NOT_ADMITTED if trouble.exit_code == EXIT_NOT_ADMITTED else Reason.WORKER_CRASHING
 
 
 def _failed_tasks(observed: Observed) -> Fact | None:
@@ -204,7 +250,7 @@ def _failed_tasks(observed: Observed) -> Fact | None:
     ]
     if not failed:
         return None
-    return Fact(Truth.FALSE, "TasksFailed", _some(failed) + " — mend it, then POST …/resume to the coordinator.")
+    return Fact(Truth.FALSE, Reason.TASKS_FAILED, _some(failed) + " — mend it, then POST …/resume to the coordinator.")
 
 
 def _unless_true(fact: Fact) -> Fact | None:

@@ -3,19 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
+from sluice_operator.nodes import Node, Standing, standing
+from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import Condition, Footprint, StreamsAppSpec
-from sluice_operator.workers.names import REVISION_ANNOTATION, WORKER_CONTAINER, WORKER_LABEL
+from sluice_operator.workers.names import REPLACE_ANNOTATION, REVISION_ANNOTATION, WORKER_CONTAINER, WORKER_LABEL
 from sluice_protocol.ids import worker_name, worker_slot
 from sluice_protocol.view import GroupView, MemberView
 from sluice_protocol.wire import MalformedMessageError, from_json
 
 FINALIZER = "sluice.dev/workers"
 """Kept on a StreamsApp until no worker of it runs any more."""
+
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
+"""The scheduler's annotation on a claim: the node for which its volume was made."""
+
+UNSCHEDULABLE = "Unschedulable"
+"""The scheduler's word for a pod that finds no node."""
 
 _WAITING_IS_NORMAL = ("ContainerCreating", "PodInitializing")
 
@@ -57,8 +65,18 @@ class App:
 class Problem:
     """Why an application may not run, as a condition says it."""
 
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What keeps a pod's container from running, in its node's or the scheduler's words. `exit_code`: that of its last
+    end, if it has ended."""
+
     reason: str
     message: str
+    exit_code: int | None = None
 
 
 class Phase(Enum):
@@ -94,8 +112,13 @@ class Pod:
     uid: str
     phase: Phase
     revision: str
-    trouble: Problem | None = None
+    trouble: Trouble | None = None
     membership: Membership = Membership.UNKNOWN
+    node: str | None = None
+    standing: Standing = Standing.SOUND
+    """That of its node; SOUND before it has one."""
+    is_asked_to_go: bool = False
+    """Somebody has asked for its replacement by an annotation."""
 
     @property
     def worker(self) -> str:
@@ -104,17 +127,27 @@ class Pod:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The volume claim of a slot."""
+    """The volume claim of a slot. `standing`: of the node for which its volume was made, if that is known."""
 
     slot: int
     uid: str
     is_going: bool
+    node: str | None = None
+    standing: Standing = Standing.SOUND
+
+
+class Part(Enum):
+    """What the workers of an application share, by its kind."""
+
+    SERVICE = "Service"
+    BUDGET = "PodDisruptionBudget"
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
     """Everything that is decided from. `reaches_kafka`: whether the last call to Kafka succeeded. `refusal`: what the
-    API said when it last refused a pod or volume."""
+    API said when it last refused a pod or volume. `parts`: the uid of each that is there. `restarted`: the slots whose
+    pods were deleted to be made anew in their place, and when. `knows_nodes`: whether nodes may be read here."""
 
     app: App
     pods: tuple[Pod, ...]
@@ -123,6 +156,17 @@ class Observed:
     reaches_kafka: bool
     now: datetime
     refusal: str | None = None
+    parts: Mapping[Part, str] = field(default_factory=dict)
+    restarted: Mapping[int, datetime] = field(default_factory=dict)
+    knows_nodes: bool = True
+
+
+def located(observed: Observed, nodes: Mapping[str, Node | None]) -> Observed:
+    """With the standing of each pod's and claim's node; None = there is no such node."""
+    standings = {name: standing(node, observed.now) for name, node in nodes.items()}
+    pods = (replace(pod, standing=standings.get(pod.node or "", Standing.SOUND)) for pod in observed.pods)
+    claims = (replace(claim, standing=standings.get(claim.node or "", Standing.SOUND)) for claim in observed.claims)
+    return replace(observed, pods=tuple(pods), claims=tuple(claims))
 
 
 def observe(
@@ -163,22 +207,25 @@ def _read_spec(item: Mapping[str, Any], name: str) -> tuple[StreamsAppSpec | Non
         spec = from_json(StreamsAppSpec, item["spec"], "spec")
         spec.coordinator_settings("", name)
     except MalformedMessageError as error:
-        return None, Problem("InvalidSpec", f"{error}. Apply the CRD of this operator's version.")
+        return None, Problem(Reason.INVALID_SPEC, f"{error}. Apply the CRD of this operator's version.")
     except ValueError as error:
-        return None, Problem("InvalidSpec", str(error))
+        return None, Problem(Reason.INVALID_SPEC, str(error))
     return spec, None
 
 
 def read_pod(item: Mapping[str, Any]) -> Pod:
     """Read a pod; its group is not known yet."""
     meta, status = item["metadata"], item.get("status") or {}
+    annotations = meta.get("annotations", {})
     container: Mapping[str, Any] = _container(status)
     return Pod(
         slot=worker_slot(meta["labels"][WORKER_LABEL]),
         uid=meta["uid"],
         phase=_phase(meta, status, container),
-        revision=meta.get("annotations", {}).get(REVISION_ANNOTATION, ""),
+        revision=annotations.get(REVISION_ANNOTATION, ""),
         trouble=_trouble(status, container),
+        node=item["spec"].get("nodeName"),
+        is_asked_to_go=annotations.get(REPLACE_ANNOTATION) == "true",
     )
 
 
@@ -200,23 +247,32 @@ def _phase(meta: Mapping[str, Any], status: Mapping[str, Any], container: Mappin
     return Phase.RESTARTING if has_ended else Phase.STARTING
 
 
-def _trouble(status: Mapping[str, Any], container: Mapping[str, Any]) -> Problem | None:
+def _trouble(status: Mapping[str, Any], container: Mapping[str, Any]) -> Trouble | None:
     waiting = container.get("state", {}).get("waiting")
+    last = container.get("lastState", {}).get("terminated") or container.get("state", {}).get("terminated") or {}
     if waiting and waiting.get("reason") not in _WAITING_IS_NORMAL:
-        last = container.get("lastState", {}).get("terminated", {})
-        said = waiting.get("message") or last.get("message") or ""
-        exited = f"exit code {last['exitCode']}" if "exitCode" in last else ""
-        return Problem(waiting.get("reason", "Waiting"), "; ".join(part for part in (exited, said.strip()) if part))
+        return _failure(waiting.get("reason", "Waiting"), waiting.get("message", ""), last)
+    if last.get("exitCode"):
+        return _failure(last.get("reason", "Error"), "", last)
     for condition in status.get("conditions", ()):
         if condition["type"] == "PodScheduled" and condition["status"] == "False":
-            return Problem(condition.get("reason", "Unschedulable"), condition.get("message", ""))
+            return Trouble(condition.get("reason", UNSCHEDULABLE), condition.get("message", ""))
     return None
+
+
+def _failure(reason: str, message: str, last: Mapping[str, Any]) -> Trouble:
+    """The last words of the container say more than what its node thinks of it."""
+    exit_code = last.get("exitCode")
+    exited = "" if exit_code is None else f"exit code {exit_code}"
+    said = (last.get("message") or message).strip()
+    return Trouble(reason, "; ".join(part for part in (exited, said) if part), exit_code)
 
 
 def read_claim(item: Mapping[str, Any]) -> Claim:
     """Read a volume claim."""
     meta = item["metadata"]
-    return Claim(worker_slot(meta["labels"][WORKER_LABEL]), meta["uid"], "deletionTimestamp" in meta)
+    node = meta.get("annotations", {}).get(_SELECTED_NODE)
+    return Claim(worker_slot(meta["labels"][WORKER_LABEL]), meta["uid"], "deletionTimestamp" in meta, node)
 
 
 def _membership(pod: Pod, group: GroupView | None) -> Membership:

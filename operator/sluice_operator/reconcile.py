@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from sluice_operator.observed import FINALIZER, Observed
+from sluice_operator.conditions import all_run
+from sluice_operator.nodes import Standing
+from sluice_operator.observed import FINALIZER, Membership, Observed, Phase
 from sluice_operator.spec.model import StreamsAppSpec, StreamsAppStatus
 from sluice_operator.status import Event, events_of, status_of
+from sluice_operator.workers.actions import Action, ReportReturn
 from sluice_operator.workers.manifests import Coordinator, revision
-from sluice_operator.workers.plan import Action, plan_deletion, plan_workers, report_deaths
+from sluice_operator.workers.plan import plan_deletion, plan_parts, plan_workers, report_deaths
+from sluice_operator.workers.replacement import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,30 +40,52 @@ def plan(observed: Observed, coordinator: Coordinator) -> Plan:
     status = status_of(observed)
     actions = _actions(observed, coordinator)
     is_stable = observed.group is None or observed.group.state == "stable"
-    return Plan(actions, status, events_of(observed.app.conditions, status.conditions), is_stable and not actions)
+    is_settled = is_stable and not actions and not observed.restarted and not _awaits_members(observed)
+    return Plan(actions, status, events_of(observed.app.conditions, status.conditions), is_settled)
+
+
+def _awaits_members(observed: Observed) -> bool:
+    """Do workers start of which the group will hear, and the API won't?"""
+    return any(
+        pod.phase is Phase.RUNNING and pod.standing is not Standing.LOST and pod.membership is not Membership.MEMBER
+        for pod in observed.pods
+    )
 
 
 def _actions(observed: Observed, coordinator: Coordinator) -> tuple[Action | AddFinalizer | RemoveFinalizer, ...]:
     app = observed.app
     if app.is_going:
         return _end(observed)
-    if app.spec is None or app.problem is not None:
-        return ()
     deaths = report_deaths(observed.group, observed.pods)
-    if app.spec.paused:
+    if app.spec is None or app.problem is not None or app.spec.paused:
         return deaths
     if FINALIZER not in app.finalizers:
         return (AddFinalizer(),)
-    return (*deaths, *_act(observed, app.spec, coordinator))
+    return (*deaths, *_returns(observed), *plan_parts(observed.parts), *_act(observed, app.spec, coordinator))
 
 
 def _act(observed: Observed, spec: StreamsAppSpec, coordinator: Coordinator) -> tuple[Action, ...]:
-    return plan_workers(
-        spec.workers.replicas,
-        revision(observed.app.name, observed.app.namespace, spec, coordinator),
-        observed.pods,
-        observed.claims,
+    wanted = Wanted(
+        replicas=spec.workers.replicas,
+        revision=revision(observed.app.name, observed.app.namespace, spec, coordinator),
+        in_place=spec.rollout == "Restart",
         deletes_volumes=spec.workers.state_volume.retention_policy.when_scaled == "Delete",
+    )
+    return plan_workers(wanted, observed.pods, observed.claims)
+
+
+def _returns(observed: Observed) -> tuple[Action, ...]:
+    """Workers that were restarted in place and are back, once all tasks run again."""
+    group = observed.group
+    if group is None or group.state != "stable" or not all_run(group):
+        return ()
+    back = {
+        pod.slot for pod in observed.pods if pod.membership is Membership.MEMBER and pod.phase is not Phase.STOPPING
+    }
+    return tuple(
+        ReportReturn(slot, round((observed.now - since).total_seconds()))
+        for slot, since in observed.restarted.items()
+        if slot in back
     )
 
 
@@ -70,5 +96,5 @@ def _end(observed: Observed) -> tuple[Action | RemoveFinalizer, ...]:
         return ()
     spec = app.spec
     deletes = spec is not None and spec.workers.state_volume.retention_policy.when_deleted == "Delete"
-    actions = plan_deletion(observed.pods, observed.claims, deletes_volumes=deletes)
+    actions = plan_deletion(observed.pods, observed.claims, observed.parts, deletes_volumes=deletes)
     return actions if actions or observed.pods else (RemoveFinalizer(),)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from sluice_operator.conditions import Truth, conditions
 from sluice_operator.observed import Membership, Observed
 from sluice_operator.spec.model import Condition, StreamsAppStatus, SubtopologyStatus, WarmupStatus
+from sluice_operator.workers.actions import Action, CreatePod, DeletePod, Drain, ReportReturn, RestartPod, Undrain
 from sluice_operator.workers.names import selector
-from sluice_operator.workers.plan import Action, CreatePod, DeletePod, Drain, Undrain
 from sluice_protocol.heartbeat import Role
 from sluice_protocol.ids import worker_name
 from sluice_protocol.view import GroupView
@@ -54,7 +54,7 @@ def events_of(before: Sequence[Condition], after: Sequence[Condition]) -> tuple[
     return tuple(_transition(condition) for condition in after if _has_changed(former.get(condition.type), condition))
 
 
-def event_of(action: Action) -> Event | None:
+def event_of(action: Action) -> Event | None:  # noqa: PLR0911 - one case an action
     """What people are told of an action that was carried out."""
     match action:
         case CreatePod(slot):
@@ -65,6 +65,12 @@ def event_of(action: Action) -> Event | None:
             return Event("Normal", "DrainCancelled", f"{worker_name(slot)} stays")
         case DeletePod(slot, _, reason):
             return Event("Normal", "WorkerDeleted", f"Deleted the pod of {worker_name(slot)} ({reason})")
+        case RestartPod(slot):
+            return Event("Normal", "WorkerRestarting", f"Deleted the pod of {worker_name(slot)} to restart it in place")
+        case ReportReturn(slot, seconds):
+            return Event(
+                "Normal", "WorkerRestarted", f"{worker_name(slot)} is back and all tasks run, {seconds} s after"
+            )
         case _:
             return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sluice_operator.observed import App, Problem
+from sluice_operator.reasons import Reason
 
 
 def find_elder(app: App, others: Iterable[App]) -> Problem | None:
@@ -14,7 +15,7 @@ def find_elder(app: App, others: Iterable[App]) -> Problem | None:
         return None
     elder = min(elders, key=_age)
     return Problem(
-        "ApplicationIdTaken",
+        Reason.APPLICATION_ID_TAKEN,
         f"spec.applicationId {app.spec.application_id!r} on this Kafka is that of StreamsApp {'/'.join(elder.key)}; "
         "give this one another, or delete the other one.",
     )

@@ -13,6 +13,9 @@ SECRET_VARIABLE = "SLUICE_SECRET"  # noqa: S105 - the name of the variable
 KAFKA_CONFIG_VARIABLE = "SLUICE_KAFKA_CONFIG"
 COORDINATOR_CA_VARIABLE = "SLUICE_COORDINATOR_CA"
 
+EXIT_NOT_ADMITTED = 3
+"""A worker's exit code when the coordinator will never accept what it says; a person has to act."""
+
 
 @dataclass(frozen=True, slots=True)
 class WorkerLaunch:

@@ -48,8 +48,16 @@ APPS = {
     "sluice.dev/streamsapps/finalizers": "update",
     "/pods": "list watch create delete",
     "/persistentvolumeclaims": "list watch create delete",
-    "/events": "create",
+    "/services": "get create delete",
+    "policy/poddisruptionbudgets": "get create delete",
+    "/secrets": "get",
+    "/events": "create patch",
 }
+
+CLUSTER = {
+    "/nodes": "get list watch",
+}
+"""Only where the whole cluster is watched."""
 
 LEADERSHIP = {
     "coordination.k8s.io/leases": "create",
@@ -137,19 +145,25 @@ def is_namespaced(request: pytest.FixtureRequest) -> bool:
     return bool(request.node.callspec.params["release"] == "namespaces")
 
 
-def test_where_applications_are_watched_it_may_keep_their_workers_and_nothing_else(release: Release):
-    assert release.allowed(release.watched) == rights(EVERYBODY, REVIEWS, APPS)
+def of_cluster(request: pytest.FixtureRequest) -> set[Right]:
+    return set() if is_namespaced(request) else rights(CLUSTER)
+
+
+def test_where_applications_are_watched_it_may_keep_their_workers_and_nothing_else(
+    release: Release, request: pytest.FixtureRequest
+):
+    assert release.allowed(release.watched) == rights(EVERYBODY, REVIEWS, APPS) | of_cluster(request)
 
 
 def test_elsewhere_it_may_nothing_that_its_release_does_not_say(release: Release, request: pytest.FixtureRequest):
-    expected = rights(EVERYBODY, REVIEWS) if is_namespaced(request) else rights(EVERYBODY, REVIEWS, APPS)
+    expected = rights(EVERYBODY, REVIEWS) if is_namespaced(request) else rights(EVERYBODY, REVIEWS, APPS, CLUSTER)
 
     assert release.allowed(release.elsewhere) == expected
     assert release.allowed("") == expected
 
 
 def test_in_its_own_namespace_it_may_keep_its_lease_too(release: Release, request: pytest.FixtureRequest):
-    expected = rights(EVERYBODY, REVIEWS, LEADERSHIP) | (set() if is_namespaced(request) else rights(APPS))
+    expected = rights(EVERYBODY, REVIEWS, LEADERSHIP) | (set() if is_namespaced(request) else rights(APPS, CLUSTER))
 
     assert release.allowed(release.namespace) == expected
     for (group, resource, name), verbs in NAMED.items():

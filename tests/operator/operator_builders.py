@@ -6,7 +6,18 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from sluice_operator.observed import FINALIZER, App, Claim, Membership, Observed, Phase, Pod, Problem, read_app
+from sluice_operator.observed import (
+    FINALIZER,
+    App,
+    Claim,
+    Membership,
+    Observed,
+    Part,
+    Phase,
+    Pod,
+    Trouble,
+    read_app,
+)
 from sluice_operator.workers.manifests import Coordinator, revision
 from sluice_protocol.heartbeat import FailedTask, Load, Role, Status, StatusCode
 from sluice_protocol.ids import Epoch, TaskId, worker_name
@@ -47,7 +58,7 @@ def a_pod(
     membership: Membership = Membership.MEMBER,
     phase: Phase = Phase.RUNNING,
     revision: str = "new",
-    trouble: Problem | None = None,
+    trouble: Trouble | None = None,
 ) -> Pod:
     return Pod(slot, f"uid-{slot}", phase, revision, trouble, membership)
 
@@ -80,7 +91,8 @@ def observed(
 ) -> Observed:
     app = an_app() if app is None else app
     volumes = claims(*(pod.slot for pod in pods)) if with_claims else []
-    return Observed(app, tuple(pods), tuple(volumes), group, group is not None, NOW)
+    parts = {part: f"uid-of-{part.value}" for part in Part}
+    return Observed(app, tuple(pods), tuple(volumes), group, group is not None, NOW, parts=parts)
 
 
 def the_revision(app: App) -> str:

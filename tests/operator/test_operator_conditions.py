@@ -18,7 +18,9 @@ from operator_builders import (
 )
 
 from sluice_operator.conditions import JUDGES, conditions
-from sluice_operator.observed import Membership, Observed, Phase, Problem
+from sluice_operator.nodes import Standing
+from sluice_operator.observed import UNSCHEDULABLE, Membership, Observed, Phase, Problem, Trouble
+from sluice_operator.reasons import Reason
 from sluice_operator.status import Event, events_of, status_of
 from sluice_protocol.heartbeat import FailedTask, StatusCode
 from sluice_protocol.ids import TaskId
@@ -33,6 +35,10 @@ def running(**changes: Any) -> Observed:
     return observed(pods=PODS, group=a_group(active(0, 0), active(1, 1), members=MEMBERS, **changes))
 
 
+def failing(trouble: Trouble) -> Observed:
+    return observed(pods=[a_pod(0, Membership.ABSENT, Phase.RESTARTING, trouble=trouble)], group=a_group())
+
+
 def said(seen: Observed, kind: str) -> tuple[str, str]:
     condition = next(each for each in conditions(seen) if each.type == kind)
     return condition.status, condition.reason
@@ -45,15 +51,20 @@ def said(seen: Observed, kind: str) -> tuple[str, str]:
         (observed(), ("False", "NotAsked")),
         (replace(running(), reaches_kafka=False), ("False", "NotAnsweredYet")),
         (running(code=StatusCode.KAFKA_UNREACHABLE), ("False", "KafkaUnreachable")),
+        (running(code=StatusCode.KAFKA_REFUSED), ("False", "KafkaRefused")),
         (running(code=StatusCode.MISSING_SOURCE_TOPICS), ("False", "MissingSourceTopics")),
         (running(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS), ("False", "IncorrectlyPartitionedTopics")),
         (replace(running(), app=an_app(0)), ("False", "ScaledToZero")),
         (replace(running(), app=an_app(is_going=True)), ("False", "Deleting")),
-        (replace(running(), app=an_app(problem=Problem("ApplicationIdTaken", "…"))), ("False", "ApplicationIdTaken")),
         (
-            observed(pods=[a_pod(0, trouble=Problem("ErrImagePull", "no such image"))], group=a_group()),
-            ("False", "WorkersFailing"),
+            replace(running(), app=an_app(problem=Problem(Reason.APPLICATION_ID_TAKEN, "…"))),
+            ("False", "ApplicationIdTaken"),
         ),
+        (failing(Trouble("ErrImagePull", "no such image")), ("False", "ImageNotPulled")),
+        (failing(Trouble("CrashLoopBackOff", "exit code 1; it can't be divided", 1)), ("False", "WorkerCrashing")),
+        (failing(Trouble("Error", "exit code 3; refused this worker (HTTP 400)", 3)), ("False", "WorkerNotAdmitted")),
+        (failing(Trouble(UNSCHEDULABLE, "0/4 nodes are available")), ("False", "WorkerUnschedulable")),
+        (failing(Trouble("CreateContainerConfigError", "no such secret")), ("False", "WorkersFailing")),
         (observed(pods=PODS, group=a_group(active(0, 0), active(1, 1, "waiting"))), ("False", "TasksNotRunning")),
         (observed(pods=PODS, group=a_group(active(0, 0, "releasing"))), ("True", "AllTasksRunning")),
         (observed(group=a_group()), ("False", "NoWorkerYet")),
@@ -86,12 +97,33 @@ def test_ready_says_what_stands_in_its_way(seen: Observed, expected: tuple[str, 
         ("Draining", running(), ("False", "NobodyLeaves")),
         ("Draining", observed(pods=[a_pod(1, Membership.DRAINING)]), ("True", "HandingOver")),
         ("Draining", observed(pods=[a_pod(1, Membership.DRAINED, Phase.STOPPING)]), ("False", "NobodyLeaves")),
+        ("Draining", replace(running(), knows_nodes=False), ("False", "NodesNotReadable")),
         ("Paused", observed(an_app(paused=True)), ("True", "SpecPaused")),
         ("Paused", running(), ("False", "Acting")),
     ],
 )
 def test_each_condition_says_what_is_seen(kind: str, seen: Observed, expected: tuple[str, str]):
     assert said(seen, kind) == expected
+
+
+def test_what_a_worker_went_through_before_it_joined_is_past():
+    trouble = Trouble("Error", "exit code 70", 70)
+    pods = (a_pod(0, trouble=trouble), a_pod(1))
+    seen = replace(running(), pods=pods)
+
+    assert said(seen, "Ready") == ("True", "AllTasksRunning")
+    assert said(replace(seen, pods=(replace(pods[0], membership=Membership.ABSENT),)), "Ready")[0] == "False"
+
+
+def test_a_worker_that_is_stood_in_for_does_not_make_the_application_unready():
+    lost = replace(a_pod(1, Membership.ABSENT), node="node-x", standing=Standing.LOST, trouble=Trouble("Error", "", 1))
+
+    assert said(replace(running(), pods=(a_pod(0), lost, a_pod(2))), "Ready") == ("True", "AllTasksRunning")
+
+
+def test_every_reason_belongs_to_a_condition_and_bad_ones_say_what_to_do():
+    assert {reason.condition for reason in Reason} == set(JUDGES)
+    assert len({reason.word for reason in Reason}) == len(Reason)
 
 
 def test_a_failed_task_is_named_with_the_record_that_stopped_it():

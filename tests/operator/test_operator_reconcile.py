@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,11 +21,21 @@ from operator_builders import (
 
 from sluice_coordinator.admission import ProblemError
 from sluice_operator.kube.tokens import PodCaller, read_review
-from sluice_operator.observed import App, Membership, Phase, Problem, observe, read_app, read_pod
+from sluice_operator.observed import App, Membership, Part, Phase, Problem, Trouble, observe, read_app, read_pod
+from sluice_operator.reasons import Reason
 from sluice_operator.reconcile import AddFinalizer, RemoveFinalizer, plan
 from sluice_operator.uniqueness import find_elder
+from sluice_operator.workers.actions import (
+    CreateClaim,
+    CreatePart,
+    CreatePod,
+    DeletePart,
+    DeletePod,
+    ReportGone,
+    ReportReturn,
+)
 from sluice_operator.workers.manifests import merge, pod_manifest
-from sluice_operator.workers.plan import CreateClaim, CreatePod, DeletePod, ReportGone
+from sluice_operator.workers.shared import part_manifest
 
 
 def actions(seen: Any) -> list[Any]:
@@ -34,6 +45,38 @@ def actions(seen: Any) -> list[Any]:
 def test_the_finalizer_comes_before_the_first_pod():
     assert actions(observed(an_app(finalizers=()))) == [AddFinalizer()]
     assert actions(observed(an_app(1))) == [CreateClaim(0), CreatePod(0)]
+    assert actions(replace(observed(an_app(1)), parts={}))[:2] == [CreatePart(Part.SERVICE), CreatePart(Part.BUDGET)]
+
+
+def test_a_death_is_reported_whatever_stands_in_the_way_of_acting():
+    refused = an_app(problem=Problem(Reason.SECRET_NOT_FOUND, "…"))
+
+    assert actions(observed(refused, group=a_group(members=[a_member(0)]))) == [ReportGone("worker-0", "uid-0")]
+
+
+def test_a_restarted_worker_is_back_when_all_tasks_run():
+    app = an_app(1)
+    pods = [a_pod(0, revision=the_revision(app))]
+    seen = observed(app, pods, a_group(active(0, 0), members=[a_member(0)]))
+    seen = replace(seen, restarted={0: seen.now - timedelta(seconds=7)})
+
+    assert actions(seen) == [ReportReturn(0, 7)]
+    assert actions(replace(seen, group=a_group(active(0, 0, "waiting"), members=[a_member(0)]))) == []
+    assert actions(replace(seen, pods=(replace(pods[0], phase=Phase.STOPPING),))) == []
+
+
+def test_an_eviction_is_never_allowed_and_pods_have_names():
+    budget = part_manifest(Part.BUDGET, "flights", "app-uid")
+    service = part_manifest(Part.SERVICE, "flights", "app-uid")
+    app = an_app()
+    assert app.spec is not None
+    pod = pod_manifest("flights", "default", "app-uid", 1, app.spec, COORDINATOR)
+
+    assert budget["spec"]["maxUnavailable"] == 0
+    assert budget["spec"]["selector"]["matchLabels"].items() <= pod["metadata"]["labels"].items()
+    assert service["spec"]["clusterIP"] == "None"
+    assert pod["spec"]["subdomain"] == service["metadata"]["name"]
+    assert [each["metadata"]["ownerReferences"][0]["uid"] for each in (budget, service)] == ["app-uid", "app-uid"]
 
 
 def test_a_paused_application_is_only_looked_at():
@@ -43,7 +86,7 @@ def test_a_paused_application_is_only_looked_at():
 
 
 def test_a_refused_application_gets_no_pods():
-    assert actions(observed(an_app(problem=Problem("ApplicationIdTaken", "…")))) == []
+    assert actions(observed(an_app(problem=Problem(Reason.APPLICATION_ID_TAKEN, "…")))) == []
 
 
 def test_a_settled_application_needs_no_early_look():
@@ -52,21 +95,32 @@ def test_a_settled_application_needs_no_early_look():
 
     assert plan(observed(app, pods, a_group(active(0, 0), members=[a_member(0)])), COORDINATOR).is_settled
     assert not plan(observed(app, pods, a_group(members=[a_member(0)], state="reconciling")), COORDINATOR).is_settled
+    starting = [replace(pods[0], membership=Membership.ABSENT)]
+    assert not plan(observed(app, starting, a_group()), COORDINATOR).is_settled
+
+
+def ended(seen: Any) -> list[Any]:
+    """What is done when Service and budget are gone already."""
+    return actions(replace(seen, parts={}))
 
 
 def test_the_finalizer_goes_when_no_pod_is_left():
     going = an_app(is_going=True)
 
-    assert actions(observed(going, [a_pod(0)], with_claims=False)) == [
-        DeletePod(0, "uid-0", "the StreamsApp is deleted")
-    ]
-    assert actions(observed(going, [a_pod(0, phase=Phase.STOPPING)], with_claims=False)) == []
-    assert actions(observed(going)) == [RemoveFinalizer()]
-    assert actions(observed(an_app(is_going=True, finalizers=()))) == []
+    assert ended(observed(going, [a_pod(0)], with_claims=False)) == [DeletePod(0, "uid-0", "the StreamsApp is deleted")]
+    assert ended(observed(going, [a_pod(0, phase=Phase.STOPPING)], with_claims=False)) == []
+    assert ended(observed(going)) == [RemoveFinalizer()]
+    assert ended(observed(an_app(is_going=True, finalizers=()))) == []
+
+
+def test_the_finalizer_waits_for_what_the_workers_share():
+    parts = [DeletePart(part, f"uid-of-{part.value}") for part in Part]
+
+    assert actions(observed(an_app(is_going=True))) == parts
 
 
 def test_pausing_does_not_hold_up_the_end():
-    assert actions(observed(an_app(is_going=True, paused=True))) == [RemoveFinalizer()]
+    assert ended(observed(an_app(is_going=True, paused=True))) == [RemoveFinalizer()]
 
 
 @pytest.mark.parametrize(
@@ -78,18 +132,27 @@ def test_pausing_does_not_hold_up_the_end():
         (
             {"state": {"waiting": {"reason": "ErrImagePull", "message": "no such image"}}},
             Phase.STARTING,
-            Problem("ErrImagePull", "no such image"),
+            Trouble("ErrImagePull", "no such image"),
         ),
         (
             {"state": {"waiting": {"reason": "CrashLoopBackOff"}}, "lastState": {"terminated": {"exitCode": 2}}},
             Phase.RESTARTING,
-            Problem("CrashLoopBackOff", "exit code 2"),
+            Trouble("CrashLoopBackOff", "exit code 2", 2),
         ),
-        ({"state": {"terminated": {"exitCode": 1}}}, Phase.RESTARTING, None),
-        ({"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}}}, Phase.RUNNING, None),
+        (
+            {"state": {"terminated": {"exitCode": 1, "reason": "Error", "message": "it raised\n"}}},
+            Phase.RESTARTING,
+            Trouble("Error", "exit code 1; it raised", 1),
+        ),
+        (
+            {"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 1}}},
+            Phase.RUNNING,
+            Trouble("Error", "exit code 1", 1),
+        ),
+        ({"state": {"running": {}}, "lastState": {"terminated": {"exitCode": 0}}}, Phase.RUNNING, None),
     ],
 )
-def test_a_pod_is_read_as_its_node_reports_it(status: dict[str, Any], phase: Phase, trouble: Problem | None):
+def test_a_pod_is_read_as_its_node_reports_it(status: dict[str, Any], phase: Phase, trouble: Trouble | None):
     pod = pod_manifest("flights", "default", "app-uid", 1, an_app().spec, COORDINATOR)  # type: ignore[arg-type]
     pod["metadata"]["uid"] = "uid-1"
     seen = read_pod({**pod, "status": {"containerStatuses": [{"name": "worker", **status}] if status else []}})
@@ -158,7 +221,7 @@ def test_the_younger_of_two_applications_with_one_id_is_refused_by_the_name_of_t
     problem = find_elder(an_app(), [an_app(), twin()])
 
     assert problem is not None
-    assert problem.reason == "ApplicationIdTaken"
+    assert problem.reason is Reason.APPLICATION_ID_TAKEN
     assert "default/twin" in problem.message
     assert find_elder(twin(), [an_app(), twin()]) is None
 

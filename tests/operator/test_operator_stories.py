@@ -16,11 +16,12 @@ from typing import Any
 import pytest
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
+from sluice_devkit.kubernetes.errors import ApiError
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
 from sluice_devkit.ports import free_ports
 from sluice_devkit.process_guard import ProcessGuard
 from sluice_operator.kube import paths
-from sluice_operator.observed import FINALIZER
+from sluice_operator.observed import FINALIZER, Part
 from sluice_operator.spec.model import API_VERSION, KIND
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
@@ -67,6 +68,7 @@ class Flights:
     bootstrap_servers: str
     topic: str
     directory: Path
+    operator_log: Path
     name: str = "flights"
 
     def __post_init__(self) -> None:
@@ -140,6 +142,28 @@ class Flights:
         items = self.kubernetes.client.list(paths.pods(self.namespace))
         return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
 
+    def node_of(self, pod: str) -> str:
+        return str(self.kubernetes.client.get(f"{paths.pods(self.namespace)}/{pod}")["spec"].get("nodeName", ""))
+
+    def cordon(self, node: str, *, on: bool = True) -> None:
+        """What `kubectl cordon` and `kubectl uncordon` do."""
+        self.kubernetes.client.patch(paths.node(node), {"spec": {"unschedulable": on or None}})
+
+    def evict(self, pod: str) -> None:
+        """What `kubectl drain` does to each pod. Raises ApiError 429 while that would do harm."""
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
+        self.kubernetes.client.create(f"{paths.pods(self.namespace)}/{pod}/eviction", body)
+
+    def messages(self, reason: str) -> list[str]:
+        """Of the events of this reason."""
+        items = self.kubernetes.client.list(paths.events(self.namespace))
+        return [item["message"] for item in items if item["reason"] == reason]
+
+    def parts(self) -> list[str]:
+        """What the workers share, by its kind."""
+        client = self.kubernetes.client
+        return [part.value for part in Part if client.exists(paths.part(part, self.name, self.namespace))]
+
     def claims(self) -> dict[str, str]:
         items = self.kubernetes.client.list(paths.claims(self.namespace))
         return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
@@ -167,8 +191,9 @@ def flights(
     operator: Operator, kafka: Any, nodes: NodeAgent, namespace: str, topics: Any, tmp_path: Path
 ) -> Iterator[Flights]:
     app = Flights(
-        operator.kubernetes, nodes, namespace, kafka.bootstrap_servers, topics.create("input", PARTITIONS), tmp_path
-    )
+        operator.kubernetes, nodes, namespace, kafka.bootstrap_servers, topics.create("input", PARTITIONS), tmp_path,
+        operator.log,
+    )  # fmt: skip
     yield app
     app.clings.unlink(missing_ok=True)
     if operator.kubernetes.client.exists(app.path):
@@ -188,6 +213,7 @@ def test_an_application_becomes_ready_and_its_parts_are_its_own(flights: Flights
         (owner,) = item["metadata"]["ownerReferences"]
         assert (owner["kind"], owner["uid"], owner["controller"]) == (KIND, app["metadata"]["uid"], True)
     assert {"WorkerCreated", "AllTasksRunning"} <= set(flights.events())
+    assert flights.parts() == ["Service", "PodDisruptionBudget"]
 
 
 def test_a_deleted_pod_comes_back_with_its_name_and_its_volume(flights: Flights):
@@ -281,6 +307,103 @@ def test_a_changed_pod_spec_replaces_workers_one_at_a_time(flights: Flights):
     assert flights.events().count("DrainStarted") == 2
 
 
+def test_a_worker_is_restarted_in_its_place_and_its_pause_is_told(flights: Flights):
+    flights.apply(replicas=2, rollout="Restart")
+    flights.wait_ready(2)
+    pods = flights.pods()
+
+    flights.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
+    flights.wait_for("every pod is another one", lambda: flights.pods().keys() == pods.keys()
+                     and not set(flights.pods().values()) & set(pods.values()))  # fmt: skip
+    flights.wait_for("both are back", lambda: len(flights.messages("WorkerRestarted")) == 2)
+    flights.wait_ready(2)
+
+    assert "DrainStarted" not in flights.events()
+
+
+def test_no_worker_is_evicted_and_a_cordoned_node_is_left_by_a_drain(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    node = flights.node_of("flights-worker-1")
+    pods, claims = flights.pods(), flights.claims()
+    flights.clings.touch()
+
+    flights.cordon(node)
+    try:
+        flights.wait_condition("Draining", "True", "HandingOver")
+        with pytest.raises(ApiError) as refused:
+            flights.evict("flights-worker-1")
+        assert refused.value.status == 429
+        assert flights.pods() == pods
+
+        flights.clings.unlink()
+        flights.wait_for("the pod is another one", lambda: flights.pods().get("flights-worker-1") not in
+                         (None, pods["flights-worker-1"]))  # fmt: skip
+        flights.wait_ready(2)
+        assert flights.node_of("flights-worker-1") not in ("", node)
+        assert flights.claims() == claims
+    finally:
+        flights.cordon(node, on=False)
+
+
+def test_an_uncordoned_node_keeps_its_worker(flights: Flights):
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    pods = flights.pods()
+    flights.clings.touch()
+    node = flights.node_of("flights-worker-1")
+
+    flights.cordon(node)
+    flights.wait_condition("Draining", "True", "HandingOver")
+    flights.cordon(node, on=False)
+    flights.wait_condition("Draining", "False", "NobodyLeaves")
+    flights.clings.unlink()
+    flights.wait_ready(2)
+
+    assert flights.pods() == pods
+
+
+def test_a_worker_whose_volume_stays_behind_is_stood_in_for_until_its_node_is_back(flights: Flights):
+    flights.apply(workers={"replicas": 1, "stateVolume": {"size": "1Gi", "storageClassName": "local"}})
+    flights.wait_ready(1)
+    node, claims = flights.node_of("flights-worker-0"), flights.claims()
+
+    flights.cordon(node)
+    try:
+        flights.wait_for("there is another worker", lambda: len(flights.pods()) == 2)
+        flights.wait_for("its pod waits for its node", lambda: not flights.node_of("flights-worker-0"))
+        flights.wait_condition("Ready", "True", "AllTasksRunning")
+    finally:
+        flights.cordon(node, on=False)
+
+    flights.wait_for("it is back alone", lambda: flights.pods().keys() == {"flights-worker-0"})
+    flights.wait_ready(1)
+    assert flights.claims().items() >= claims.items()
+    assert flights.node_of("flights-worker-0") == node
+
+
+def test_a_worker_on_a_lost_node_is_replaced_elsewhere_and_its_process_fenced(flights: Flights, nodes: NodeAgent):
+    flights.apply(replicas=1)
+    flights.wait_ready(1)
+    node, uid = flights.node_of("flights-worker-0"), flights.pods()["flights-worker-0"]
+    nodes.pause(flights.namespace, "flights-worker-0")
+
+    nodes.partition(node)
+    try:
+        flights.wait_for("its process is fenced", lambda: f"{flights.namespace}-flights: worker-0 is fenced"
+                         in flights.operator_log.read_text())  # fmt: skip
+        flights.wait_for("there is another worker", lambda: "flights-worker-1" in flights.pods())
+        flights.wait_condition("Ready", "True", "AllTasksRunning")
+        assert flights.node_of("flights-worker-1") not in ("", node)
+        assert flights.pods()["flights-worker-0"] == uid
+    finally:
+        nodes.resume(flights.namespace, "flights-worker-0")
+        nodes.heal(node)
+
+    flights.wait_for("the stand-in has left", lambda: flights.pods() == {"flights-worker-0": uid})
+    flights.wait_ready(1)
+
+
 def test_the_end_of_an_application_takes_its_pods_and_volumes(flights: Flights):
     flights.apply(replicas=2)
     flights.wait_ready(2)
@@ -288,6 +411,7 @@ def test_the_end_of_an_application_takes_its_pods_and_volumes(flights: Flights):
     flights.kubernetes.client.delete(flights.path)
     flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))
     assert flights.pods() == {}
+    assert flights.parts() == []
     flights.wait_for("its volumes are gone", lambda: flights.claims() == {})
 
 
@@ -300,8 +424,8 @@ def test_without_a_garbage_collector_the_finalizer_does_it(flights: Flights):
         flights.kubernetes.client.delete(flights.path)
         flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))
         assert flights.pods() == {}
-        going = flights.kubernetes.client.list(paths.claims(flights.namespace))
-        assert all("deletionTimestamp" in claim["metadata"] for claim in going)
+        assert flights.parts() == []
+        flights.wait_for("its volumes are gone", lambda: flights.claims() == {})
     finally:
         flights.kubernetes.thaw("kube-controller-manager")
 
@@ -321,7 +445,7 @@ def test_a_second_application_with_the_same_id_is_refused_by_the_name_of_the_fir
     flights.apply(replicas=1)
     flights.wait_ready(1)
     twin = Flights(flights.kubernetes, flights.nodes, flights.namespace, flights.bootstrap_servers, flights.topic,
-                   flights.directory, name="twin")  # fmt: skip
+                   flights.directory, flights.operator_log, name="twin")  # fmt: skip
 
     twin.apply(replicas=1)
     message = twin.wait_condition("Ready", "False", "ApplicationIdTaken")
@@ -350,7 +474,7 @@ def test_a_missing_source_topic_is_named(flights: Flights):
 
 def test_an_unreachable_kafka_harms_nobody_else(flights: Flights, topics: Any):
     healthy = Flights(flights.kubernetes, flights.nodes, flights.namespace, flights.bootstrap_servers, flights.topic,
-                      flights.directory, name="healthy")  # fmt: skip
+                      flights.directory, flights.operator_log, name="healthy")  # fmt: skip
     flights.bootstrap_servers = "127.0.0.1:1"
     flights.apply(replicas=1)
     healthy.apply(replicas=1)

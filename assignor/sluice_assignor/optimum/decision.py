@@ -12,10 +12,10 @@ from sluice_assignor.optimum.actives import place_stateful, place_stateless
 from sluice_assignor.optimum.costs import Costs
 from sluice_assignor.optimum.network import Ints
 from sluice_assignor.optimum.standbys import Placed, place_standbys
-from sluice_assignor.optimum.step import step_when_hot
 from sluice_assignor.optimum.tagged_standbys import place_tagged_standbys
 from sluice_assignor.racks.enablement import why_not
 from sluice_assignor.tags import Tags
+from sluice_assignor.warmups.planned import step_when_hot
 
 
 def decide_optimum(group: GroupState, config: AssignmentConfig) -> Decision:

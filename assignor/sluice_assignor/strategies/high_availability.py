@@ -10,11 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from sluice_assignor.balance import balance_over_threads, place_least_active
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
 from sluice_assignor.model import AssignmentConfig, Decision, GroupState, RackAwareStrategy
-from sluice_assignor.movement import next_step
 from sluice_assignor.moves import moves_of
 from sluice_assignor.racks.actives import save_traffic_of_actives
 from sluice_assignor.racks.enablement import why_not
@@ -22,6 +20,8 @@ from sluice_assignor.racks.standbys import save_traffic_of_standbys
 from sluice_assignor.racks.traffic import Weights
 from sluice_assignor.standby import place_standbys
 from sluice_assignor.tags import Tags
+from sluice_assignor.threads import balance_over_threads, place_least_active
+from sluice_assignor.warmups.movement import next_step
 
 
 def high_availability(group: GroupState, config: AssignmentConfig) -> Decision:
@@ -33,10 +33,10 @@ def high_availability(group: GroupState, config: AssignmentConfig) -> Decision:
     step = next_step(target, lags, numbering, config.max_warmup_replicas)
     placement.add_stateless(step.next)
     next_assignment = step.next.assignment(numbering)
-    if step.movements:
+    if step.follow_up:
         placement.add_stateless(target)
     return Decision(
-        target=target.assignment(numbering) if step.movements else next_assignment,
+        target=target.assignment(numbering) if step.follow_up else next_assignment,
         next=next_assignment,
         moves=moves_of(step, lags, numbering),
         follow_up=step.follow_up,
@@ -93,5 +93,5 @@ class _Placement:
 
 def _deal_out(tasks: Sequence[int], draft: Draft, workers: Sequence[int]) -> None:
     """One task to each worker in turn, whatever its capacity: balance over threads comes after."""
-    for turn, task in enumerate(tasks):
-        draft.active[workers[turn % len(workers)]].add(task)
+    for turn, worker in enumerate(workers):
+        draft.active[worker].update(tasks[turn :: len(workers)])

@@ -46,6 +46,16 @@ subjects:
   resources: [pods, persistentvolumeclaims]
   verbs: [list, watch, create, delete]
 - apiGroups: [""]
+  resources: [services]
+  verbs: [get, create, delete]
+- apiGroups: [policy]
+  resources: [poddisruptionbudgets]
+  verbs: [get, create, delete]
+# Credentials of Kafka (spec.kafka.secretRef).
+- apiGroups: [""]
+  resources: [secrets]
+  verbs: [get]
+- apiGroups: [""]
   resources: [events]
-  verbs: [create]
+  verbs: [create, patch]
 {{- end }}

@@ -121,7 +121,7 @@ class Group:
             case events.KafkaReached():
                 self._kafka_status = None
             case events.KafkaLost():
-                self._kafka_status = Status(StatusCode.KAFKA_UNREACHABLE, event.message)
+                self._kafka_status = Status(event.code, event.message)
             case events.Tick():
                 self._on_tick()
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from sluice_coordinator.group.config import Racks, Recorded
-from sluice_protocol.heartbeat import HeartbeatRequest, Status
+from sluice_protocol.heartbeat import HeartbeatRequest, Status, StatusCode
 from sluice_protocol.ids import TaskId
 
 
@@ -113,9 +113,10 @@ class KafkaReached:
 
 @dataclass(frozen=True, slots=True)
 class KafkaLost:
-    """Kafka doesn't answer."""
+    """Kafka doesn't answer, or not to this coordinator."""
 
     message: str
+    code: StatusCode = StatusCode.KAFKA_UNREACHABLE
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,7 @@ _UNREACHABLE = {
     KafkaError._RESOLVE,
     KafkaError.REQUEST_TIMED_OUT,
 }
+_REFUSED = {KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED}
 
 
 class KafkaUnreachableError(Exception):
@@ -46,7 +47,7 @@ class TopicAdmin:
     ) -> None:
         self._bootstrap_servers = bootstrap_servers
         self._replication_factor = replication_factor
-        self._last_error = ""
+        self._errors: list[KafkaError] = []
         settings: dict[str, Any] = {
             "log_level": 0,  # what it would say goes into our own messages
             **kafka_config,
@@ -148,7 +149,7 @@ class TopicAdmin:
         try:
             self._admin.list_topics(timeout=_REQUEST_SECONDS)
         except KafkaException as error:
-            raise KafkaUnreachableError(self._unreachable(error.args[0].str())) from None
+            raise self._unreachable(error.args[0].str()) from None
 
     def _await_visible(self, topics: Sequence[str]) -> None:
         """A topic is created before every broker knows it; Kafka tells nobody when that is over."""
@@ -165,21 +166,25 @@ class TopicAdmin:
         try:
             return future.result(timeout=_REQUEST_SECONDS + 5)
         except TimeoutError:
-            raise KafkaUnreachableError(self._unreachable("no answer in time")) from None
+            raise self._unreachable("no answer in time") from None
         except KafkaException as error:
             kafka_error = error.args[0]
             if kafka_error.code() == missing:
                 return None
             if kafka_error.code() in _UNREACHABLE:
-                raise KafkaUnreachableError(self._unreachable(kafka_error.str())) from None
+                raise self._unreachable(kafka_error.str()) from None
             raise KafkaRefusedError(f"{what}: {kafka_error.str()} ({kafka_error.name()})") from None
 
-    def _unreachable(self, reason: str) -> str:
+    def _unreachable(self, reason: str) -> KafkaUnreachableError | KafkaRefusedError:
         """Name what the connection itself says, if it says anything: a time-out alone tells nobody what to mend."""
-        self._last_error = ""
+        self._errors.clear()
         self._admin.poll(0)
-        return f"Kafka at {self._bootstrap_servers} does not answer: {self._last_error or reason}"
+        said = self._errors[-1] if self._errors else None
+        if said is not None and said.code() in _REFUSED:
+            return KafkaRefusedError(f"Kafka at {self._bootstrap_servers} refuses the credentials: {said.str()}")
+        why = reason if said is None else said.str()
+        return KafkaUnreachableError(f"Kafka at {self._bootstrap_servers} does not answer: {why}")
 
     def _on_error(self, error: KafkaError) -> None:
         if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._last_error = error.str()
+            self._errors.append(error)

@@ -22,6 +22,7 @@ from sluice_devkit.node_agent.placement import Candidate, Reach
 PROVISIONER = "sluice.dev/node-agent"
 LOCAL, ZONAL = "local", "zonal"
 
+_SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _PROTECTION = "kubernetes.io/pvc-protection"
 _LABELS = {LOCAL: HOST_LABEL, ZONAL: ZONE_LABEL}
 _VOLUMES = "/api/v1/persistentvolumes"
@@ -104,7 +105,8 @@ class Claims:
         await self._api.ensure(_VOLUMES, _volume(volume, claim, directory, reach))
         self._reaches[volume] = reach
         path = f"/api/v1/namespaces/{metadata['namespace']}/persistentvolumeclaims/{metadata['name']}"
-        await self._api.merge(path, {"spec": {"volumeName": volume}})
+        chosen = {_SELECTED_NODE: node.name}
+        await self._api.merge(path, {"metadata": {"annotations": chosen}, "spec": {"volumeName": volume}})
         bound = {"phase": "Bound", "capacity": spec["resources"]["requests"], "accessModes": spec["accessModes"]}
         await self._api.patch_status(f"{_VOLUMES}/{volume}", {"status": {"phase": "Bound"}})
         return await self._api.patch_status(path, {"status": bound})

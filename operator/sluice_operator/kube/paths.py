@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from sluice_operator.observed import Part
 from sluice_operator.spec.model import API_VERSION, PLURAL
+from sluice_operator.workers.shared import part_name
 
 
 def all_apps(namespaces: tuple[str, ...]) -> list[str]:
@@ -30,6 +32,20 @@ def claims(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/persistentvolumeclaims"
 
 
+def part(part: Part, app: str, namespace: str) -> str:
+    return f"{parts(part, namespace)}/{part_name(part, app)}"
+
+
+def parts(part: Part, namespace: str) -> str:
+    if part is Part.SERVICE:
+        return f"/api/v1/namespaces/{namespace}/services"
+    return f"/apis/policy/v1/namespaces/{namespace}/poddisruptionbudgets"
+
+
+def node(name: str) -> str:
+    return f"{NODES}/{name}"
+
+
 def events(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/events"
 
@@ -43,3 +59,5 @@ def leases(namespace: str) -> str:
 
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
+
+NODES = "/api/v1/nodes"

@@ -18,6 +18,7 @@ _CALL_SECONDS = 30.0
 
 async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event) -> None:
     """Wake applications until `stop` is set. No namespaces = the whole cluster."""
+    await apps.nodes.check()
     await kopf.operator(
         registry=_registry(apps),
         settings=_settings(),
@@ -43,6 +44,16 @@ def _registry(apps: Apps) -> kopf.OperatorRegistry:
     @kopf.on.event("v1", "persistentvolumeclaims", labels={APP_LABEL: kopf.PRESENT}, registry=registry)
     async def on_part(namespace: str | None, labels: Mapping[str, str], **_: Any) -> None:
         apps.wake((namespace or "", labels[APP_LABEL]))
+
+    if apps.nodes.is_readable:
+
+        @kopf.on.event("v1", "nodes", registry=registry)
+        async def on_node(type: str | None, name: str | None, body: Mapping[str, Any], **_: Any) -> None:  # noqa: A002
+            if type == "DELETED":
+                apps.nodes.forget(name or "")
+                apps.wake_all()
+            elif apps.nodes.take(body):
+                apps.wake_all()
 
     return registry
 

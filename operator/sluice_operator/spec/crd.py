@@ -88,6 +88,10 @@ def _schema() -> dict[str, Any]:
                 "rule": "!self.metadata.name.contains('.')",
                 "message": "metadata.name may have no dot: pods are named after it",
             },
+            {
+                "rule": "self.metadata.name.matches('^[a-z]')",
+                "message": "metadata.name may have a letter only at its beginning: a Service is named after it",
+            },
         ],
     }
 

@@ -173,6 +173,11 @@ class StreamsAppSpec:
     pipeline: Pipeline = described("What its workers run.")
     workers: Workers = described("Its pods.", Workers)
     assignment: Assignment = described("Where its tasks live.", Assignment)
+    rollout: str = described(
+        "How a changed pod replaces the present one. Drain: its tasks are handed over before. Restart: it is deleted "
+        "and made anew in its place, and its tasks stand still meanwhile.",
+        "Drain", enum=["Drain", "Restart"],
+    )  # fmt: skip
     paused: bool = described("Look on, but start, drain and delete no workers.", False)
 
     def coordinator_settings(self, namespace: str, name: str) -> CoordinatorSettings:

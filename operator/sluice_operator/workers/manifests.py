@@ -17,6 +17,7 @@ from sluice_operator.workers.names import (
     claim_name,
     labels,
     pod_name,
+    service_name,
 )
 from sluice_protocol.ids import worker_name
 from sluice_protocol.launch import COORDINATOR_CA_VARIABLE, KAFKA_CONFIG_VARIABLE, WorkerLaunch
@@ -83,6 +84,8 @@ def _pod(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator:
             "terminationGracePeriodSeconds": _GRACE_SECONDS,
             "automountServiceAccountToken": False,
             "enableServiceLinks": False,
+            "hostname": pod_name(app, slot),
+            "subdomain": service_name(app),
             "securityContext": {
                 "runAsNonRoot": True,
                 "runAsUser": _USER,

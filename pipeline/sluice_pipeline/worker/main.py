@@ -45,7 +45,7 @@ _SOURCE_PATIENCE_SECONDS = 0.0
 
 
 def run_worker(launch: WorkerLaunch, secret: str, observer: Observer | None = None) -> int:
-    """Run one worker until it is asked to end; returns the exit code (2: a person has to act; 70: start it again)."""
+    """Run one worker until it is asked to end; returns the exit code (2 and 3: a person has to act; 70: try again)."""
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format=f"%(asctime)s %(levelname)s {launch.worker}: %(message)s"
     )

@@ -53,7 +53,7 @@ from sluice_pipeline.worker.takeovers import Takeovers
 from sluice_pipeline.worker.task_loop import RunningTask
 from sluice_protocol.heartbeat import Code, FailedTask, Grant, HeartbeatAnswer, HeartbeatRequest, Role
 from sluice_protocol.ids import LEAVE, TaskId
-from sluice_protocol.launch import WorkerLaunch
+from sluice_protocol.launch import EXIT_NOT_ADMITTED, WorkerLaunch
 from sluice_protocol.route import Route
 
 log = logging.getLogger(__name__)
@@ -261,7 +261,7 @@ class Worker:
 
     @_handle.register
     def _(self, event: Refused) -> None:
-        self._end(EXIT_REFUSED, event.message)
+        self._end(EXIT_NOT_ADMITTED, event.message)
 
     @_handle.register
     def _(self, event: Terminated) -> None:
@@ -292,7 +292,7 @@ class Worker:
             self._needs_topology = True
             self._news = True
         elif answer.code in (Code.INVALID_TOPOLOGY, Code.INVALID_REQUEST):
-            self._end(EXIT_REFUSED, answer.message)
+            self._end(EXIT_NOT_ADMITTED, answer.message)
         else:
             log.warning("coordinator: %s %s", answer.code.value, answer.message)
             self._news = True

@@ -9,7 +9,7 @@ slot, and is slow. `movement` tries the first and falls back on the second.
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection, Sequence
 from heapq import heappop, heappush
 from typing import Protocol
 
@@ -24,8 +24,8 @@ class OrderUnknown(Exception):  # noqa: N818 - it is a signal between two rooms,
 class Candidates(Protocol):
     """The workers that may take tasks over, by load."""
 
-    def poll(self, fitting: Set[int]) -> int | None:
-        """Take out the first of those who may take the task; None when there is nobody."""
+    def poll(self, fitting: Sequence[int]) -> int | None:
+        """Take out the first of those, in order, who may take the task; None when there is nobody."""
 
     def put_back(self, *workers: int) -> None:
         """Put those back who had a part in a movement, one by one, where their loads belong now."""
@@ -39,27 +39,30 @@ class LeastLoaded:
 
     def __init__(self, draft: Draft, numbering: Numbering) -> None:
         self._draft = draft
-        self._keys = [draft.by_load(worker) for worker in range(len(numbering.workers))]
+        self._loads = [draft.load(worker) for worker in range(len(numbering.workers))]
         self._polled: int | None = None
         self._may_be_out_of_order = False
 
-    def poll(self, fitting: Set[int]) -> int | None:
+    def poll(self, fitting: Sequence[int]) -> int | None:
         if not fitting:
             self._may_be_out_of_order = False
             return None
-        if self._may_be_out_of_order and len(fitting) > 1:
+        if len(fitting) == 1:
+            self._polled = fitting[0]
+        elif self._may_be_out_of_order:
             raise OrderUnknown
-        self._polled = min(fitting, key=self._keys.__getitem__)
+        else:
+            self._polled = min(fitting, key=self._loads.__getitem__)
         return self._polled
 
     def put_back(self, *workers: int) -> None:
         for worker in workers:
-            key = self._draft.by_load(worker)
+            load = self._draft.load(worker)
             if worker == self._polled:
                 self._polled = None
-            elif key != self._keys[worker]:
+            elif load != self._loads[worker]:
                 self._may_be_out_of_order = True
-            self._keys[worker] = key
+            self._loads[worker] = load
 
 
 class Replay:
@@ -77,9 +80,9 @@ class Replay:
         self._in_order = True
         self.put_back(*numbering.staying)
 
-    def poll(self, fitting: Set[int]) -> int | None:
+    def poll(self, fitting: Sequence[int]) -> int | None:
         passed: list[int] = []
-        found = self._pass_until(fitting, passed)
+        found = self._pass_until(frozenset(fitting), passed)
         if found is not None:
             self._inside.remove(found)
         if not self._slots:
@@ -88,7 +91,7 @@ class Replay:
             heappush(self._slots, self._keys[worker])
         return found
 
-    def _pass_until(self, fitting: Set[int], passed: list[int]) -> int | None:
+    def _pass_until(self, fitting: Collection[int], passed: list[int]) -> int | None:
         slots, poll_next = self._slots, heappop if self._in_order else poll
         while slots:
             worker = poll_next(slots)[1]

@@ -1,4 +1,4 @@
-"""The step of Optimal: tasks go where they are hot at once, and warm-ups are planned for the whole group.
+"""The step of all but HighAvailability: tasks go where they are hot at once, and warm-ups are planned for the group.
 
 KIP-441's safety, with an order that never wastes what has been restored: a warm-up that has begun goes on before a
 fresh one begins, actives come before standbys, then the copy with the least left to restore is first. A standby that is
@@ -9,11 +9,11 @@ what is ready, and nothing else.
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from sluice_assignor.draft import Draft, Numbering
 from sluice_assignor.lags import Lags
-from sluice_assignor.model import UNKNOWN_OFFSET_SUM
+from sluice_assignor.warmups.step import Step
 
 
 def step_when_hot(target: Draft, lags: Lags, numbering: Numbering, max_warmup_replicas: int) -> Step:
@@ -26,28 +26,13 @@ def step_when_hot(target: Draft, lags: Lags, numbering: Numbering, max_warmup_re
     return plan.step(max_warmup_replicas)
 
 
-@dataclass(frozen=True, slots=True)
-class Late:
+class _Late(NamedTuple):
     """A copy that is not yet ready for its place in the target."""
 
     task: int
     destination: int
+    stand_in: int
     is_active: bool
-
-
-@dataclass(slots=True)
-class Step:
-    """The next assignment, and what in it is not yet as in the target."""
-
-    next: Draft
-    movements: list[tuple[Late, int]] = field(default_factory=list)
-    """Each copy on its way to its place in the target, and who stands in for it; most urgent first."""
-    swapped: set[int] = field(default_factory=set)
-
-    @property
-    def follow_up(self) -> bool:
-        """Is another step wanted, once copies have warmed up?"""
-        return bool(self.movements)
 
 
 class _Plan:
@@ -59,7 +44,7 @@ class _Plan:
         self._lags = lags
         self._numbering = numbering
         self._draining = frozenset(numbering.draining)
-        self._late: list[tuple[Late, int]] = []
+        self._late: list[_Late] = []
         self._swapped: set[int] = set()
         self._standbys_of: dict[int, list[int]] = {}
         for worker, tasks in enumerate(target.standby):
@@ -80,13 +65,13 @@ class _Plan:
 
     def step(self, max_warmup_replicas: int) -> Step:
         """Give out the warm-up slots."""
-        step = Step(self.next, sorted(self._late, key=self._by_urgency), self._swapped)
+        late = sorted(self._late, key=self._by_urgency)
         slots = max_warmup_replicas
-        for late, _ in step.movements:
-            if slots and not self.next.holds(late.destination, late.task):
-                self.next.warmup[late.destination].add(late.task)
+        for task, destination, _, _ in late:
+            if slots and not self.next.holds(destination, task):
+                self.next.warmup[destination].add(task)
                 slots -= 1
-        return step
+        return Step(self.next, {(it.task, it.destination): it.stand_in for it in late}, self._swapped)
 
     def _who_runs(self, task: int, destination: int) -> int:
         """The destination if it is ready, or if nobody has less left to restore; else the one that is closest."""
@@ -96,9 +81,10 @@ class _Plan:
         ready = self._lags.caught_up(task)
         if ready:
             return holder if holder in ready else min(ready, key=self._by_load)
+        left = self._lags.left_to_restore
         return min(
             (destination, *self._lags.reported(task)),
-            key=lambda worker: (self._left(worker, task), worker != destination, worker != holder, worker),
+            key=lambda worker: (left(worker, task), worker != destination, worker != holder, worker),
         )
 
     def _prepare(self, task: int, destination: int, runs: int, wanted: Collection[int], taken: set[int]) -> None:
@@ -109,7 +95,7 @@ class _Plan:
             if other is None:
                 self._swapped.add(task)
             self._place_standby(task, destination if other is None else other, taken)
-        self._late.append((Late(task, destination, is_active=True), runs))
+        self._late.append(_Late(task, destination, runs, is_active=True))
 
     def _stand_by(self, task: int, worker: int, taken: set[int]) -> None:
         """Be the standby, unless a caught-up one can be it until this one is ready."""
@@ -118,7 +104,7 @@ class _Plan:
         if not is_on and not self._lags.is_caught_up(worker, task):
             other = self._ready_standby(task, taken)
         if other is not None:
-            self._late.append((Late(task, worker, is_active=False), other))
+            self._late.append(_Late(task, worker, other, is_active=False))
         self._place_standby(task, worker if other is None else other, taken)
 
     def _place_standby(self, task: int, worker: int, taken: set[int]) -> None:
@@ -135,13 +121,7 @@ class _Plan:
     def _by_load(self, worker: int) -> tuple[bool, float, int]:
         return worker in self._draining, self.next.active_load(worker), worker
 
-    def _by_urgency(self, movement: tuple[Late, int]) -> tuple[bool, bool, int, int, int]:
-        late = movement[0]
+    def _by_urgency(self, late: _Late) -> tuple[bool, bool, int, int, int]:
         has_begun = self._numbering.holds_now(late.destination, late.task)
-        left = self._left(late.destination, late.task)
+        left = self._lags.left_to_restore(late.destination, late.task)
         return not has_begun, not late.is_active, left, late.task, late.destination
-
-    def _left(self, worker: int, task: int) -> int:
-        """Offsets left to restore; a copy whose position is not known may lack all of them."""
-        lag = self._lags.lag(worker, task)
-        return self._numbering.tasks[task].end_offset_sum if lag == UNKNOWN_OFFSET_SUM else max(0, lag)

@@ -1,0 +1,125 @@
+"""The chart's Deployment runs on real nodes: the operator under its own service account keeps an application.
+
+Its workers have no data plane (tests/operator/stand_in_worker.py); the API, the coordinator and Kafka are real.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from chart_release import CHART, RELEASE
+
+from sluice_devkit.kafka import KafkaCluster
+from sluice_devkit.kubernetes.client import KubernetesClient
+from sluice_devkit.kubernetes.cluster import KubernetesCluster
+from sluice_devkit.kubernetes.helm import Helm
+from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
+from sluice_operator.kube import paths
+from sluice_operator.spec.model import API_VERSION, KIND
+
+pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
+
+STAND_IN = Path(__file__).parents[1] / "operator" / "stand_in_worker.py"
+OPERATOR = ("-m", "sluice_devkit.node_agent.service_account", sys.executable, "-m", "sluice_cli")
+ENVIRONMENT = {**of_this_machine(), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
+SECONDS = 90.0
+
+
+@dataclass
+class Installed:
+    """A release in a namespace of its own, and an application in another one."""
+
+    kubernetes: KubernetesCluster
+    nodes: NodeAgent
+    own: str
+    shop: str
+
+    @property
+    def client(self) -> KubernetesClient:
+        return self.kubernetes.client
+
+    @property
+    def app(self) -> str:
+        return paths.app((self.shop, "flights"))
+
+    def apply(self, kafka: KafkaCluster, topic: str, directory: Path) -> None:
+        program = directory / "sluice"
+        program.write_text(f'#!/bin/sh\nexec {sys.executable} {STAND_IN} "$@"\n')
+        program.chmod(0o755)
+        environment = {
+            **ENVIRONMENT,
+            "PATH": f"{directory}:{os.environ['PATH']}",
+            "STAND_IN_TOPIC": topic,
+            "STAND_IN_CLINGS": str(directory / "clings"),
+        }
+        self.nodes.add_image(f"worker-{self.shop}", Image(environment=environment))
+        spec = {
+            "applicationId": f"{self.shop}-flights",
+            "kafka": {"bootstrapServers": kafka.bootstrap_servers},
+            "pipeline": {"module": "flights:topology", "image": f"worker-{self.shop}"},
+            "workers": {"replicas": 1, "stateVolume": {"size": "1Gi"}},
+        }
+        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "flights"}, "spec": spec}
+        self.client.create(paths.apps(self.shop), body)
+
+    def wait_ready(self, workers: int) -> None:
+        def is_ready() -> bool:
+            status = self.client.get(self.app).get("status", {})
+            ready = [each["status"] for each in status.get("conditions", ()) if each["type"] == "Ready"]
+            return ready == ["True"] and (status["replicas"], status["readyReplicas"]) == (workers, workers)
+
+        self.client.wait_for(f"flights is ready with {workers} workers", is_ready, SECONDS)
+
+    def available(self) -> int:
+        deployment = self.client.get(f"/apis/apps/v1/namespaces/{self.own}/deployments/{RELEASE}")
+        return int(deployment["status"].get("availableReplicas", 0))
+
+    def refusals(self) -> list[str]:
+        """What the API server has forbidden the operator."""
+        account = f"system:serviceaccount:{self.own}:{RELEASE}"
+        return [
+            f"{event['verb']} {event['requestURI']}"
+            for event in self.kubernetes.audit_events()
+            if event["user"]["username"] == account and event.get("responseStatus", {}).get("code") == 403
+        ]
+
+
+@pytest.fixture(params=["cluster", "namespaces"])
+def installed(
+    request: pytest.FixtureRequest, helm: Helm, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: str
+) -> Iterator[Installed]:
+    own = kubernetes.namespace(f"{namespace}-system")
+    nodes.add_image("sluice-operator", Image((sys.executable, *OPERATOR), environment=ENVIRONMENT))
+    values: dict[str, Any] = {"watchNamespaces": [namespace]} if request.param == "namespaces" else {}
+    helm.install(kubernetes.kubeconfig, CHART, RELEASE, own, crds={"install": False}, **values)
+    yield Installed(kubernetes, nodes, own, namespace)
+    if kubernetes.client.exists(paths.app((namespace, "flights"))):
+        kubernetes.client.delete(paths.app((namespace, "flights")))
+        gone = paths.app((namespace, "flights"))
+        kubernetes.client.wait_for("flights is gone", lambda: not kubernetes.client.exists(gone))
+    helm.uninstall(kubernetes.kubeconfig, RELEASE, own)
+    kubernetes.client.delete(f"/api/v1/namespaces/{own}")
+
+
+def test_the_installed_operator_keeps_an_application_and_is_refused_nothing(
+    installed: Installed, kafka: KafkaCluster, topics: Any, tmp_path: Path
+):
+    installed.client.wait_for("the operator is available", lambda: installed.available() == 1, SECONDS)
+
+    installed.apply(kafka, topics.create("input", 4), tmp_path)
+    installed.wait_ready(1)
+    installed.client.patch(f"{installed.app}/scale", {"spec": {"replicas": 2}})
+    installed.wait_ready(2)
+    installed.client.patch(f"{installed.app}/scale", {"spec": {"replicas": 1}})
+    installed.wait_ready(1)
+    installed.client.delete(installed.app)
+    installed.client.wait_for("it is gone", lambda: not installed.client.exists(installed.app), SECONDS)
+
+    assert installed.client.list(paths.pods(installed.shop)) == []
+    assert installed.refusals() == []
