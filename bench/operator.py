@@ -91,7 +91,7 @@ class Playground:
 @contextmanager
 def playground(images: Mapping[str, Image]) -> Iterator[Playground]:
     """Everything that is needed, gone afterwards."""
-    images = {**images, "sluice-operator": Image(entrypoint=("sluice",))}
+    images = {**images, "sluice-operator": Image(entrypoint=(sys.executable, "-m", "sluice_devkit.node_agent.service_account", "sluice"))}
     with KafkaCluster() as kafka, KubernetesCluster(audit=True) as kubernetes:
         agent = NodeAgent(kubernetes.client_of(NODE_AGENT), NODES, images, certificate=kubernetes.serving_certificate)
         with agent as nodes:
