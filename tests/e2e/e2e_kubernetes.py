@@ -32,7 +32,7 @@ class OnKubernetes:
     kubernetes: KubernetesCluster
     nodes: NodeAgent
     namespace: str
-    port: int = field(default_factory=lambda: free_ports(1)[0])
+    ports: list[int] = field(default_factory=lambda: free_ports(2))
 
     def __post_init__(self) -> None:
         environment = {
@@ -51,7 +51,8 @@ class OnKubernetes:
     def start_operator(self, guard: ProcessGuard) -> subprocess.Popen[bytes]:
         command = [
             sys.executable, "-m", "sluice_cli", "operator",
-            f"--coordinator-url=http://127.0.0.1:{self.port}", "--host=127.0.0.1", f"--port={self.port}",
+            f"--coordinator-url=https://127.0.0.1:{self.ports[0]}", "--host=127.0.0.1", f"--port={self.ports[0]}",
+            f"--probe-port={self.ports[1]}",
             f"--namespace={self.namespace}", f"--lease-namespace={self.namespace}",
             "--lease-duration=12s", "--renew-deadline=10s", "--retry=500ms",
         ]  # fmt: skip
