@@ -30,14 +30,15 @@ class OperatorProcess:
     guard: ProcessGuard
     namespace: str
     log: Path
-    port: int = field(default_factory=lambda: free_ports(1)[0])
+    ports: list[int] = field(default_factory=lambda: free_ports(2))
+    """The coordinator's, and that of probes and metrics."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         command = [
             sys.executable, "-m", "sluice_cli", "operator",
-            f"--coordinator-url=http://127.0.0.1:{self.port}", "--host=127.0.0.1", f"--port={self.port}",
-            f"--namespace={self.namespace}", f"--lease-namespace={self.namespace}",
+            f"--coordinator-url=https://127.0.0.1:{self.ports[0]}", "--host=127.0.0.1", f"--port={self.ports[0]}",
+            f"--probe-port={self.ports[1]}", f"--namespace={self.namespace}", f"--lease-namespace={self.namespace}",
             "--lease-duration=12s", "--renew-deadline=10s", "--retry=500ms",
         ]  # fmt: skip
         environment = {**os.environ, "KUBECONFIG": str(self.kubernetes.kubeconfig)}

@@ -34,6 +34,7 @@ from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.topics.plan import TopicPlan, plan_topics
 from sluice_devkit.kubernetes.components import ASSETS_VARIABLE
 from sluice_operator.conditions import JUDGES
+from sluice_operator.metrics import OperatorMetrics
 from sluice_operator.spec.crd import crd_yaml
 from sluice_operator.spec.model import API_VERSION, StreamsAppSpec, StreamsAppStatus
 from sluice_operator.spec.schema import schema_of
@@ -130,8 +131,13 @@ def metrics() -> str:
             "In Prometheus' text format. Every process has a registry of its own; a counter's series ends in `_total`, "
             "a histogram's in `_bucket`, `_sum` and `_count`.\n",
             "## Coordinator\n",
-            "Served at `/metrics` of the coordinator's address, without the secret.\n",
+            "Served at `/metrics` of the coordinator's address, without the secret; by `sluice operator` at its "
+            "`--probe-port`.\n",
             *_families(coordinator.registry),
+            "## Operator\n",
+            "Served by `sluice operator` at `/metrics` of its `--probe-port`, beside those of its coordinator. Only "
+            "the leader has groups.\n",
+            *_families(OperatorMetrics().registry),
             "## Worker\n",
             "Served on loopback at `/metrics` of the port given as `--metrics-port` to `sluice worker`.\n",
             *_families(worker.registry),

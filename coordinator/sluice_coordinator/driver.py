@@ -128,8 +128,10 @@ class Driver:
 
     def tell(self, event: events.Event) -> None:
         """Take an event in, and begin whatever it leads to."""
+        draining = frozenset(self._group.draining)
         for effect in self._group.handle(event, self._now_ms()):
             self._carry_out(effect)
+        self._count_drains(draining, event)
         self._count_moves()
         self._keep_time()
 
@@ -275,8 +277,15 @@ class Driver:
         moves = self._group.moves
         fresh = moves.count - self._moves_counted
         for move in list(moves.completed)[len(moves.completed) - fresh :] if fresh else []:
-            self._metrics.moves.labels("true" if move.planned else "false").inc()
+            planned = "true" if move.planned else "false"
+            self._metrics.moves.labels(planned).inc()
+            self._metrics.handover_seconds.labels(planned).observe(move.pause_ms / 1000)
         self._moves_counted = moves.count
+
+    def _count_drains(self, before: frozenset[str], event: events.Event) -> None:
+        ending = "cancelled" if isinstance(event, events.DrainCancelled) else "finished"
+        self._metrics.drains.labels("started").inc(len(self._group.draining - before))
+        self._metrics.drains.labels(ending).inc(len(before - self._group.draining))
 
     def _why_waiting(self) -> str:
         sentences = [status.message for status in self._group.statuses]

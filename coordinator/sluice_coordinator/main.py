@@ -48,7 +48,7 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
     stopped = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    metrics = Metrics(lambda: [driver.view()])
+    metrics = Metrics(lambda: [(driver.key, driver.view())])
     driver = Driver(settings, records, topic_admin(settings), fencer(settings), metrics)
     server = Server({driver.key: driver}, metrics, SharedSecret(secret))
     runner = web.AppRunner(

@@ -19,15 +19,18 @@ from sluice_coordinator.metrics import Metrics
 from sluice_protocol import heartbeat, view
 from sluice_protocol.heartbeat import HeartbeatRequest
 from sluice_protocol.ids import worker_slot
+from sluice_protocol.route import NOT_COORDINATOR_STATUS, NotCoordinator
 from sluice_protocol.wire import MalformedMessageError, decode, encode
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 MAX_REQUESTS = 2_048
 _BODY_SECONDS = 10.0
-_OPEN_PATHS = ("/healthz", "/readyz", "/metrics")
+_PROBE_PATHS = ("/healthz", "/readyz", "/metrics")
 _CALLER = web.RequestKey("caller", Caller)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Elsewhere = Callable[[], NotCoordinator | None]
+"""None while this process coordinates; else what whoever asks is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +40,28 @@ class Gone:
     incarnation: str
 
 
+class _ElsewhereError(Exception):
+    """This process does not coordinate."""
+
+    def __init__(self, said: NotCoordinator) -> None:
+        super().__init__(said.message)
+        self.said = said
+
+
 class Server:
     """The HTTP application over the drivers of all groups here, by (namespace, name)."""
 
-    def __init__(self, drivers: Drivers, metrics: Metrics, admission: Admission, *, has_all: bool = True) -> None:
-        """`has_all`: these are all the groups that will ever be here, and it is ready when each has reached Kafka.
-        Else one that is not known yet may come, and whoever asks for it should ask again."""
+    def __init__(
+        self, drivers: Drivers, metrics: Metrics, admission: Admission, elsewhere: Elsewhere | None = None
+    ) -> None:
+        """Without `elsewhere` this process always coordinates, and these are all the groups that will ever be here:
+        it is ready when each has reached Kafka. Else one that is not known yet may come, so that whoever asks for it
+        should ask again, and probes and metrics are served by whoever runs this."""
+        self._elsewhere = elsewhere or (lambda: None)
+        self._has_all = elsewhere is None
         self._drivers = drivers
         self._metrics = metrics
         self._admission = admission
-        self._has_all = has_all
         self._running = 0
 
     def application(self) -> web.Application:
@@ -60,11 +75,11 @@ class Server:
                 web.delete(view.DRAIN_PATH, self._undrain),
                 web.post(view.GONE_PATH, self._gone),
                 web.post(view.RESUME_PATH, self._resume),
-                web.get("/metrics", self._show_metrics),
-                web.get("/healthz", self._is_alive),
-                web.get("/readyz", self._is_ready),
             ]
         )
+        if self._has_all:
+            probes = (self._is_alive, self._is_ready, self._show_metrics)
+            application.add_routes(web.get(path, probe) for path, probe in zip(_PROBE_PATHS, probes, strict=True))
         return application
 
     # Requests.
@@ -77,6 +92,7 @@ class Server:
             answer = await driver.heartbeat(message)
         except NoAnswerError as error:
             raise ProblemError(503, str(error)) from None
+        self._check_coordinates()  # the poll was long
         return _json(encode(answer))
 
     async def _view(self, request: web.Request) -> web.Response:
@@ -114,7 +130,7 @@ class Server:
 
     async def _is_ready(self, _: web.Request) -> web.Response:
         waiting = [driver for driver in self._drivers.values() if not driver.has_reached_kafka]
-        if not waiting or not self._has_all:
+        if not waiting:
             return web.Response(text="ready\n")
         sentences = [status.message for driver in waiting for status in driver.view().statuses]
         raise ProblemError(503, "; ".join(sentences) or "Kafka has not been reached yet")
@@ -128,6 +144,8 @@ class Server:
         try:
             await self._admit(request)
             return await handler(request)
+        except _ElsewhereError as error:
+            return web.Response(status=NOT_COORDINATOR_STATUS, body=encode(error.said), content_type="application/json")
         except ProblemError as error:
             return self._refuse(error.status, str(error))
         except MalformedMessageError as error:
@@ -140,11 +158,17 @@ class Server:
             self._running -= 1
 
     async def _admit(self, request: web.Request) -> None:
-        if request.path in _OPEN_PATHS:
+        if request.path in _PROBE_PATHS:
             return
+        self._check_coordinates()
         if self._running > MAX_REQUESTS:
             raise ProblemError(503, f"more than {MAX_REQUESTS} requests are open; try again")
         request[_CALLER] = await self._admission.admit(request.headers.get("Authorization", ""))
+
+    def _check_coordinates(self) -> None:
+        said = self._elsewhere()
+        if said is not None:
+            raise _ElsewhereError(said)
 
     def _refuse(self, status: int, message: str) -> web.Response:
         self._metrics.request_errors.labels(str(status)).inc()

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import random
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -21,20 +22,43 @@ from sluice_coordinator.main import fencer, topic_admin
 from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.server import Server
 from sluice_coordinator.settings import CoordinatorSettings
+from sluice_operator.certificates import CertificatesDamagedError, names_of
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, Login
+from sluice_operator.kube.certificates import ServingCertificates
+from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.kube.elector import Elector
 from sluice_operator.kube.memory import RaiseEpoch, StreamsAppMemory, recorded
 from sluice_operator.kube.tokens import TokenAdmission
+from sluice_operator.metrics import OperatorMetrics
 from sluice_operator.observed import App, read_app
+from sluice_operator.pulse import Pulse
 from sluice_operator.workers.manifests import Coordinator
+from sluice_protocol.route import NotCoordinator
 from sluice_protocol.view import GroupView
 
 _SHUTDOWN_SECONDS = 1.0
+_EXPOSITION_SECONDS = 5.0
+_FOLLOW_SECONDS = 60.0
 
 Result = TypeVar("Result")
 Key = tuple[str, str]
 
 log = logging.getLogger("sluice.operator")
+
+
+Connect = Callable[[Callable[[], None] | None], Kube]
+"""A new client; the argument is called before it changes anything."""
+
+
+@dataclass(frozen=True, slots=True)
+class CoordinationSettings:
+    """Where workers reach the coordinator, where this process listens, and which Secret has the certificates."""
+
+    url: str
+    host: str
+    port: int
+    namespace: str
+    secret: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +77,45 @@ class _Running:
 
 
 class Coordination:
-    """Its methods may be awaited in any loop, from `start` to `stop`."""
+    """Its methods may be awaited in any loop, from `start` to `stop`.
 
-    def __init__(self, login: Login, address: Coordinator, host: str, port: int, raise_epoch: RaiseEpoch) -> None:
-        """`address`: how workers reach it."""
-        self.address = address
-        self._login = login
-        self._listen_at = (host, port)
+    It listens whether this process leads or not: one that doesn't says who does.
+    """
+
+    def __init__(
+        self,
+        settings: CoordinationSettings,
+        elector: Elector,
+        raise_epoch: RaiseEpoch,
+        connect: Connect,
+        metrics: OperatorMetrics,
+        pulse: Pulse,
+    ) -> None:
+        """`connect` makes clients of the Kubernetes API."""
+        self._settings = settings
+        self._elector = elector
         self._raise_epoch = raise_epoch
+        self._kube = connect(elector.check)
+        self._operator_metrics = metrics
+        self._metrics = Metrics(self._views, metrics.registry)
+        self._pulse = pulse
+        names = names_of(settings.url)
+        self._certificates = ServingCertificates(connect(None), settings.namespace, settings.secret, names)
         self._running: dict[Key, _Running] = {}
         self._drivers: dict[Key, Driver] = {}
-        self._metrics = Metrics(lambda: [each.driver.view() for each in self._running.values()])
+        self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordinator", daemon=True)
+        self.looked_at: set[Key] = set()
+        """Applications of which the group has been looked at, or is gone."""
+
+    @property
+    def address(self) -> Coordinator:
+        """How workers reach it."""
+        return Coordinator(self._settings.url, self._certificates.current.ca)
 
     async def start(self) -> None:
-        """Listen. Raises OSError if the port is taken."""
+        """Listen. Raises OSError, CertificatesDamagedError."""
         self._thread.start()
         await self._run(self._start())
 
@@ -76,6 +123,10 @@ class Coordination:
         """Close every group; workers go on with what they have."""
         await self._run(self._stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
+
+    def exposition(self) -> bytes:
+        """The metrics of everything, from any other thread. Raises TimeoutError if the loop is busy for too long."""
+        return asyncio.run_coroutine_threadsafe(self._expose(), self._loop).result(_EXPOSITION_SECONDS)
 
     async def look(self, app: App) -> Look:
         """The group of an application; begins one, or begins it anew when its settings have changed."""
@@ -93,23 +144,58 @@ class Coordination:
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _start(self) -> None:
-        self._kube = await Kube(self._login).__aenter__()
-        server = Server(self._drivers, self._metrics, TokenAdmission(self._kube), has_all=False)
+        await self._kube.__aenter__()
+        await self._certificates.kube.__aenter__()
+        await self._certificates.load()
+        self._note_expiry()
+        server = Server(self._drivers, self._metrics, TokenAdmission(self._kube), self._elsewhere)
         self._runner = web.AppRunner(
             server.application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
         )
         await self._runner.setup()
-        await web.TCPSite(self._runner, *self._listen_at).start()
+        where = self._settings.host, self._settings.port
+        await web.TCPSite(self._runner, *where, ssl_context=self._certificates.context).start()
+        self._tasks = [asyncio.create_task(work) for work in (self._pulse.beat("coordinator"), self._follow())]
 
     async def _stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for key in list(self._running):
             await self._drop(key)
         await self._runner.cleanup()
+        await self._certificates.kube.__aexit__(None, None, None)
         await self._kube.__aexit__(None, None, None)
+
+    def _elsewhere(self) -> NotCoordinator | None:
+        if self._elector.is_leading:
+            return None
+        return NotCoordinator(f"{self._elector.identity} does not lead", self._elector.leader_url)
+
+    async def _follow(self) -> None:
+        """Keep the certificates."""
+        while True:
+            await asyncio.sleep(_FOLLOW_SECONDS * random.uniform(0.8, 1.2))
+            try:
+                await self._certificates.follow(leads=self._elector.is_leading)
+            except (KubeError, CertificatesDamagedError) as error:
+                log.warning("the coordinator's certificates: %s", error)
+            self._note_expiry()
+
+    def _note_expiry(self) -> None:
+        current = self._certificates.current
+        self._operator_metrics.serves(current.ca_expires, current.expires)
+
+    async def _expose(self) -> bytes:
+        return self._metrics.exposition()
+
+    def _views(self) -> list[tuple[Key, GroupView]]:
+        return [(key, running.driver.view()) for key, running in self._running.items()]
 
     async def _look(self, app: App) -> Look:
         if app.spec is not None and app.problem is None and not app.is_going:
             await self._ensure(app, app.spec.coordinator_settings(app.namespace, app.name))
+        self.looked_at.add(app.key)
         running = self._running.get(app.key)
         if running is None:
             return Look(None, False)
@@ -140,6 +226,7 @@ class Coordination:
             driver.tell(event)
 
     async def _drop(self, key: Key) -> None:
+        self.looked_at.add(key)
         self._drivers.pop(key, None)
         running = self._running.pop(key, None)
         if running is not None:

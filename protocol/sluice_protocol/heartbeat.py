@@ -124,8 +124,6 @@ class Code(Enum):
     everything without writing, take a new member id, init_transactions, join."""
     UNKNOWN_MEMBER = "UNKNOWN_MEMBER"
     """The coordinator doesn't know the member (it restarted): join again with the same member id and all grants."""
-    NOT_COORDINATOR = "NOT_COORDINATOR"
-    """This process doesn't lead; `message` says who does."""
     INVALID_TOPOLOGY = "INVALID_TOPOLOGY"
     """Another topology runs under this application id, and the two can't share tasks."""
     INVALID_REQUEST = "INVALID_REQUEST"

@@ -60,7 +60,10 @@ class MemberView:
 
 @dataclass(frozen=True, slots=True)
 class MoveView:
-    """One completed hand-over of an active task, oldest first; `lag` is the new holder's when it was granted."""
+    """One completed hand-over of an active task, oldest first; `lag` is the new holder's when it was granted.
+
+    `pause_ms`: from the former holder's end with the task to the new one's word that it holds it.
+    """
 
     task: TaskId
     source: str | None
@@ -70,6 +73,7 @@ class MoveView:
     planned: bool
     epoch: Epoch
     at_ms: int
+    pause_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)

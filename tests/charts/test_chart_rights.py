@@ -61,9 +61,11 @@ CLUSTER = {
 
 LEADERSHIP = {
     "coordination.k8s.io/leases": "create",
+    "/secrets": "create",
 }
 NAMED = {
     ("coordination.k8s.io", "leases", "sluice-operator"): "get update",
+    ("", "secrets", f"{RELEASE}-coordinator-tls"): "get update",
 }
 """Objects of the release's namespace on which more is allowed than on others of their kind."""
 

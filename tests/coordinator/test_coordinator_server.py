@@ -98,7 +98,8 @@ def test_metrics_are_shown_to_whoever_asks(coordinator: CoordinatorProcess) -> N
     status, body = coordinator.call("GET", "/metrics", secret=None)
 
     assert status == 200
-    assert b'sluice_leader_epoch{application="orders"} 1.0' in body
+    assert b'sluice_leader_epoch{application="orders",namespace="local"} 1.0' in body
+    assert b'sluice_group_state{application="orders",namespace="local",state="stable"} 0.0' in body
     assert b"sluice_request_errors_total" in body
 
 

@@ -5,8 +5,8 @@ Its source topic is the module of its pipeline. While the file STAND_IN_CLINGS e
 
 from __future__ import annotations
 
-import itertools
 import os
+import queue
 import signal
 import sys
 import time
@@ -14,13 +14,16 @@ import uuid
 from pathlib import Path
 
 from sluice_cli.commands.worker import read_launch
-from sluice_cli.http_call import RefusedError, UnreachableError, call
 from sluice_cli.main import make_parser
-from sluice_protocol.heartbeat import PATH, Code, Grant, HeartbeatAnswer, HeartbeatRequest
+from sluice_pipeline.worker.agent import Agent, heartbeat_path, secret_of
+from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, HeartbeatRequest
 from sluice_protocol.ids import JOIN, LEAVE, Epoch
 from sluice_protocol.launch import WorkerLaunch
+from sluice_protocol.route import Route
 from sluice_protocol.topology import Subtopology, TopologyDescription
-from sluice_protocol.wire import decode, encode
+
+_LEAVE_SECONDS = 3.0
+EXIT_REFUSED = 2
 
 
 class Terminated(Exception):  # noqa: N818 - an event, not an error
@@ -33,7 +36,7 @@ class StandInWorker:
         self._member_id = str(uuid.uuid4())
         self._epoch = JOIN
         self._grants: tuple[Grant, ...] = ()
-        self._sequences = itertools.count(1)
+        self._answers: queue.SimpleQueue[HeartbeatAnswer] = queue.SimpleQueue()
         topic = os.environ["STAND_IN_TOPIC"]
         self._topology = TopologyDescription(launch.application_id, (Subtopology(0, source_topics=(topic,)),))
         remembered = Path(launch.state_dir) / "process-id"
@@ -42,23 +45,32 @@ class StandInWorker:
         self._process_id = remembered.read_text()
 
     def run(self) -> None:
+        launch = self._launch
+        agent = Agent(
+            Route(launch.coordinator, launch.coordinator_ca),
+            heartbeat_path(launch.namespace, launch.app or launch.application_id),
+            secret_of(launch, ""),
+            on_answer=lambda answer, _: self._answers.put(answer),
+            on_refused=_refuse,
+            watch=lambda: None,
+        )
+        agent.start()
         try:
             while True:
-                self._heartbeat()
+                agent.submit(self._request(self._epoch))
+                self._take(self._answers.get())
         except Terminated:
             self._grants = ()
-            self._say(LEAVE)
+            agent.leave(self._request(LEAVE), _LEAVE_SECONDS)
 
-    def _heartbeat(self) -> None:
-        try:
-            answer = self._say(self._epoch)
-        except (UnreachableError, RefusedError):
-            time.sleep(0.2)
-            return
+    def _take(self, answer: HeartbeatAnswer) -> None:
+        print(f"epoch {answer.epoch} {answer.code.value}", flush=True)
         if answer.code is Code.OK:
             self._carry_out(answer)
         elif answer.code is Code.FENCED:
             self._member_id, self._epoch, self._grants = str(uuid.uuid4()), JOIN, ()
+        elif answer.code is Code.UNKNOWN_MEMBER:
+            self._epoch = JOIN
 
     def _carry_out(self, answer: HeartbeatAnswer) -> None:
         is_revoked = {grant.task for grant in self._grants} > {grant.task for grant in answer.grants}
@@ -67,22 +79,23 @@ class StandInWorker:
             return
         self._epoch, self._grants = answer.epoch, answer.grants
 
-    def _say(self, epoch: Epoch) -> HeartbeatAnswer:
+    def _request(self, epoch: Epoch) -> HeartbeatRequest:
         launch = self._launch
-        assert launch.token_file is not None
-        request = HeartbeatRequest(
-            self._member_id, launch.worker, self._process_id, launch.incarnation, epoch, next(self._sequences),
+        return HeartbeatRequest(
+            self._member_id, launch.worker, self._process_id, launch.incarnation, epoch, 0,
             self._topology.hash(), launch.threads, topology=self._topology, grants=self._grants,
         )  # fmt: skip
-        path = PATH.format(namespace=launch.namespace, name=launch.app)
-        token = Path(launch.token_file).read_text()
-        return decode(HeartbeatAnswer, call("POST", launch.coordinator + path, token, body=encode(request)))
 
 
 def main() -> None:
     launch = read_launch(make_parser().parse_args(), os.environ)
     signal.signal(signal.SIGTERM, _terminate)
     StandInWorker(launch).run()
+
+
+def _refuse(message: str) -> None:
+    print(message, file=sys.stderr, flush=True)
+    os._exit(EXIT_REFUSED)
 
 
 def _terminate(*_: object) -> None:

@@ -39,13 +39,15 @@ class Operator:
     guard: ProcessGuard
     lease_namespace: str
     log: Path
-    port: int
+    ports: list[int]
+    """The coordinator's, and that of probes and metrics."""
     process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         command = [
-            sys.executable, "-m", "sluice_cli", "operator", f"--coordinator-url=http://127.0.0.1:{self.port}",
-            "--host=127.0.0.1", f"--port={self.port}", f"--lease-namespace={self.lease_namespace}",
+            sys.executable, "-m", "sluice_cli", "operator", f"--coordinator-url=https://127.0.0.1:{self.ports[0]}",
+            "--host=127.0.0.1", f"--port={self.ports[0]}", f"--probe-port={self.ports[1]}",
+            f"--lease-namespace={self.lease_namespace}",
             "--lease-duration=12s", "--renew-deadline=10s", "--retry=500ms",
         ]  # fmt: skip
         environment = {**os.environ, "KUBECONFIG": str(self.kubernetes.kubeconfig)}
@@ -181,7 +183,7 @@ class Flights:
 def operator(kubernetes: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     with ProcessGuard() as guard:
-        running = Operator(kubernetes, guard, kubernetes.namespace("sluice-system"), log, free_ports(1)[0])
+        running = Operator(kubernetes, guard, kubernetes.namespace("sluice-system"), log, free_ports(2))
         running.start()
         yield running
 

@@ -20,7 +20,7 @@ app.kubernetes.io/instance: {{ .Release.Name }}
 {{- end }}
 
 {{- define "sluice.coordinatorUrl" -}}
-http://{{ .Release.Name }}-coordinator.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}
+https://{{ .Release.Name }}-coordinator.{{ .Release.Namespace }}.svc:{{ .Values.service.port }}
 {{- end }}
 
 {{- define "sluice.subjects" -}}

@@ -188,7 +188,7 @@ class Group:
         released, confirmed = member.holdings.echo(member.request.member_epoch, member.request.grants)
         for grant in released:
             if grant.role is Role.ACTIVE:
-                self.moves.ended(grant.task, member.worker)
+                self.moves.ended(grant.task, member.worker, self._now_ms)
         for grant in confirmed:
             move = self.moves.confirmed(grant.task, self._now_ms) if grant.role is Role.ACTIVE else None
             if move is not None:
@@ -336,7 +336,7 @@ class Group:
 
     def _end_holdings(self, member: Member, ending: str) -> None:
         for task in member.holdings.tasks(Role.ACTIVE):
-            self.moves.ended(task, member.worker, ending)
+            self.moves.ended(task, member.worker, self._now_ms, ending)
         self.stepping.drop(member.worker)
         self.stepping.want_at_once()
 

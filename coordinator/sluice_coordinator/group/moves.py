@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections import deque
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ class LastHolder:
     """Who ran a task before, and how that ended: `ending` is None after a planned release."""
 
     worker: str
+    at_ms: int
     ending: str | None = None
 
 
@@ -28,10 +30,10 @@ class MoveRecord:
         self._last: dict[TaskId, LastHolder] = {}
         self._granted: dict[TaskId, MoveView] = {}
 
-    def ended(self, task: TaskId, worker: str, ending: str | None = None) -> None:
+    def ended(self, task: TaskId, worker: str, now_ms: int, ending: str | None = None) -> None:
         """The worker holds the task no more. If it never said that it did, its predecessor stays the last holder."""
         if self._granted.pop(task, None) is None:
-            self._last[task] = LastHolder(worker, ending)
+            self._last[task] = LastHolder(worker, now_ms, ending)
 
     def granted(self, task: TaskId, worker: str, reason: str, lag: int, epoch: Epoch) -> None:
         """The task was given to a worker that did not hold it."""
@@ -52,10 +54,7 @@ class MoveRecord:
         granted = self._granted.pop(task, None)
         if granted is None or granted.source in (None, granted.destination):
             return None
-        move = MoveView(
-            granted.task, granted.source, granted.destination, granted.reason, granted.lag, granted.planned,
-            granted.epoch, now_ms,
-        )  # fmt: skip
+        move = dataclasses.replace(granted, at_ms=now_ms, pause_ms=now_ms - self._last[task].at_ms)
         self.completed.append(move)
         self.count += 1
         return move

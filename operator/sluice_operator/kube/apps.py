@@ -20,6 +20,7 @@ from sluice_operator.coordination import Coordination, Key
 from sluice_operator.kube import paths
 from sluice_operator.kube.client import ConflictError, Json, Kube, KubeError
 from sluice_operator.kube.nodes import Nodes
+from sluice_operator.metrics import OperatorMetrics
 from sluice_operator.observed import FINALIZER, App, Observed, Part, located, observe, read_app
 from sluice_operator.reconcile import AddFinalizer, Plan, RemoveFinalizer, plan
 from sluice_operator.spec.model import API_VERSION, KIND
@@ -72,10 +73,13 @@ class _Loop:
 class Apps:
     """All applications; belongs to the loop in which `kube` was entered."""
 
-    def __init__(self, kube: Kube, coordination: Coordination, namespaces: tuple[str, ...]) -> None:
+    def __init__(
+        self, kube: Kube, coordination: Coordination, metrics: OperatorMetrics, namespaces: tuple[str, ...]
+    ) -> None:
         """No namespaces = the whole cluster."""
         self._kube = kube
         self._coordination = coordination
+        self._metrics = metrics
         self._namespaces = namespaces
         self._loops: dict[Key, _Loop] = {}
         self.nodes = Nodes(kube)
@@ -98,7 +102,8 @@ class Apps:
         while True:
             loop.changed.clear()
             try:
-                pause = await self._reconcile(key, loop)
+                with self._metrics.reconcile():
+                    pause = await self._reconcile(key, loop)
             except ConflictError:
                 continue  # somebody has written in between: look again
             except Exception as error:

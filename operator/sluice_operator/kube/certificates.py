@@ -36,7 +36,7 @@ class ServingCertificates:
         self, kube: Kube, namespace: str, secret: str, names: tuple[str, ...], lifetimes: Lifetimes | None = None
     ) -> None:
         """`names`: under which the coordinator is reached."""
-        self._kube = kube
+        self.kube = kube
         self._namespace = namespace
         self._secret = secret
         self._names = names
@@ -55,11 +55,11 @@ class ServingCertificates:
     async def load(self) -> None:
         """Take what is in the Secret; create it if there is none. Raises KubeError, CertificatesDamagedError."""
         for _ in range(_ATTEMPTS):
-            found = await self._kube.get(self._path)
+            found = await self.kube.get(self._path)
             if found is not None:
                 return self._serve(self._read(found))
             fresh = issue(self._names, datetime.now(UTC), self._lifetimes)
-            if await self._kube.create(paths.secrets(self._namespace), self._body(fresh)):
+            if await self.kube.create(paths.secrets(self._namespace), self._body(fresh)):
                 log.info("created Secret %s/%s with a new authority", self._namespace, self._secret)
                 return self._serve(fresh)
         raise KubeError(409, "Conflict", f"Secret {self._namespace}/{self._secret} comes and goes")
@@ -69,10 +69,10 @@ class ServingCertificates:
 
         Raises KubeError, CertificatesDamagedError; what is served stays as it was then.
         """
-        found = await self._kube.get(self._path)
+        found = await self.kube.get(self._path)
         if found is None:
             if leads:
-                await self._kube.create(paths.secrets(self._namespace), self._body(self.current))
+                await self.kube.create(paths.secrets(self._namespace), self._body(self.current))
             return
         stored = self._read(found)
         if leads and are_due(stored, self._names, datetime.now(UTC)):
@@ -85,7 +85,7 @@ class ServingCertificates:
         body = self._body(renewed)
         body["metadata"]["resourceVersion"] = found["metadata"]["resourceVersion"]
         try:
-            await self._kube.call("PUT", self._path, body)
+            await self.kube.call("PUT", self._path, body)
         except ConflictError:
             return stored  # somebody was quicker: what they wrote is taken at the next look
         log.info("renewed the serving certificate in Secret %s/%s", self._namespace, self._secret)
@@ -101,7 +101,7 @@ class ServingCertificates:
             ) from None
 
     def _serve(self, certificates: Certificates) -> None:
-        _load_chain(self.context, certificates)
+        load_chain(self.context, certificates)
         self._current = certificates
         log.info("serving with a certificate that is good until %s", certificates.expires.isoformat())
 
@@ -117,7 +117,7 @@ class ServingCertificates:
         return f"{paths.secrets(self._namespace)}/{self._secret}"
 
 
-def _load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
+def load_chain(context: ssl.SSLContext, certificates: Certificates) -> None:
     """Python's ssl reads keys from files only; this one is in memory, so that no key ever lies on a disk."""
     descriptor = os.memfd_create("sluice-coordinator-tls")
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -53,8 +53,13 @@ def login() -> kopf.ConnectionInfo:
 class Kube:
     """Use as an asynchronous context manager."""
 
-    def __init__(self, login: Login) -> None:
+    def __init__(
+        self, login: Login, check: Callable[[], None] | None = None, traces: Sequence[aiohttp.TraceConfig] = ()
+    ) -> None:
+        """`check` is called right before whatever changes something is sent, and may raise instead."""
         self._login = login
+        self._check = check or (lambda: None)
+        self._traces = list(traces)
         self._logged_in_at = -_CREDENTIAL_SECONDS
         self._headers: dict[str, str] = {}
         self._server = ""
@@ -62,7 +67,7 @@ class Kube:
     async def __aenter__(self) -> Self:
         info = self._login()
         connector = aiohttp.TCPConnector(ssl=info.as_ssl_context(), limit=32)
-        self._session = aiohttp.ClientSession(connector=connector)
+        self._session = aiohttp.ClientSession(connector=connector, trace_configs=self._traces)
         return self
 
     async def __aexit__(
@@ -131,6 +136,8 @@ class Kube:
         self, method: str, path: str, body: Json | None, query: Mapping[str, str], content_type: str
     ) -> Json:
         self._renew_credentials()
+        if method != "GET":
+            self._check()
         async with (
             asyncio.timeout(_CALL_SECONDS),
             self._session.request(

@@ -21,6 +21,8 @@ from sluice_operator.kube import paths
 from sluice_operator.kube.client import Json, Kube, KubeError
 
 EPOCH_ANNOTATION = "sluice.dev/leader-epoch"
+COORDINATOR_ANNOTATION = "sluice.dev/coordinator"
+"""On the Lease: the base URL at which its holder coordinates, if it has one of its own."""
 
 log = logging.getLogger("sluice.operator")
 
@@ -50,18 +52,37 @@ class LostError(Exception):
 class Elector:
     """Stands for election under `identity`, and keeps the Lease while it leads."""
 
-    def __init__(self, kube: Kube, settings: LeaseSettings, identity: str) -> None:
+    def __init__(self, kube: Kube, settings: LeaseSettings, identity: str, url: str | None = None) -> None:
+        """`url`: at which this very process coordinates while it leads."""
         self._kube = kube
+        self._url = url
         self._settings = settings
         self._identity = identity
         self._valid_until = 0.0
         self._seen = ("", 0.0)
+        self._others_url: str | None = None
+        self.has_seen_lease = False
         self._writing = asyncio.Lock()
 
     @property
     def is_leading(self) -> bool:
         """At this moment, by our own clock."""
         return time.monotonic() < self._valid_until
+
+    @property
+    def identity(self) -> str:
+        """Its name on the Lease."""
+        return self._identity
+
+    @property
+    def leader_url(self) -> str | None:
+        """At which another one coordinates, as the Lease said at the last look; None if nobody else is known to."""
+        return self._others_url
+
+    def check(self) -> None:
+        """Raises LostError if this is not the leader at this moment. May be called in any thread."""
+        if not self.is_leading:
+            raise LostError(f"{self._identity} does not lead")
 
     async def acquire(self) -> None:
         """Return once this is the leader."""
@@ -122,6 +143,9 @@ class Elector:
         lease = await self._read()
         spec: dict[str, Any] = lease.get("spec") or {}
         holder = spec.get("holderIdentity")
+        annotations = lease["metadata"].setdefault("annotations", {})
+        self._others_url = annotations.get(COORDINATOR_ANNOTATION) if holder and holder != self._identity else None
+        self.has_seen_lease = True
         if holder and holder != self._identity and not self._has_expired(lease, spec):
             return False
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
@@ -132,7 +156,11 @@ class Elector:
             "acquireTime": spec.get("acquireTime", now) if holder == self._identity else now,
             "leaseTransitions": spec.get("leaseTransitions", 0) + (holder != self._identity),
         }
+        annotations.pop(COORDINATOR_ANNOTATION, None)
+        if self._url is not None:
+            annotations[COORDINATOR_ANNOTATION] = self._url
         await self._kube.call("PUT", self._path, lease)
+        self._others_url = None
         return True
 
     async def _read(self) -> Json:

@@ -6,21 +6,30 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
+import aiohttp
 import kopf
 
 from sluice_operator.kube.apps import Apps
+from sluice_operator.kube.calls import ApiCalls
 from sluice_operator.kube.client import login
-from sluice_operator.spec.model import GROUP, PLURAL, VERSION
+from sluice_operator.spec.model import API_VERSION, GROUP, PLURAL, VERSION
 from sluice_operator.workers.names import APP_LABEL
 
 _CALL_SECONDS = 30.0
 
 
-async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event) -> None:
+def watched_paths(namespaces: tuple[str, ...]) -> frozenset[str]:
+    """Of everything without which an application may be looked at too late. No namespaces = the whole cluster."""
+    kinds = ((f"/apis/{API_VERSION}", PLURAL), ("/api/v1", "pods"), ("/api/v1", "persistentvolumeclaims"))
+    where = [f"/namespaces/{namespace}" for namespace in namespaces] or [""]
+    return frozenset(f"{version}{place}/{plural}" for version, plural in kinds for place in where)
+
+
+async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event, calls: ApiCalls) -> None:
     """Wake applications until `stop` is set. No namespaces = the whole cluster."""
     await apps.nodes.check()
     await kopf.operator(
-        registry=_registry(apps),
+        registry=_registry(apps, calls),
         settings=_settings(),
         standalone=True,
         clusterwide=not namespaces,
@@ -29,12 +38,12 @@ async def watch(apps: Apps, namespaces: tuple[str, ...], stop: threading.Event) 
     )
 
 
-def _registry(apps: Apps) -> kopf.OperatorRegistry:
+def _registry(apps: Apps, calls: ApiCalls) -> kopf.OperatorRegistry:
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
-    def log_in(**_: Any) -> kopf.ConnectionInfo:
-        return login()
+    async def log_in(**_: Any) -> kopf.AiohttpSession:
+        return _traced(login(), calls)
 
     @kopf.on.event(GROUP, VERSION, PLURAL, registry=registry)
     async def on_app(namespace: str | None, name: str | None, **_: Any) -> None:
@@ -56,6 +65,16 @@ def _registry(apps: Apps) -> kopf.OperatorRegistry:
                 apps.wake_all()
 
     return registry
+
+
+def _traced(info: kopf.ConnectionInfo, calls: ApiCalls) -> kopf.AiohttpSession:
+    """kopf's session as it would make it itself, except that its requests are seen."""
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0, ssl=info.as_ssl_context()),
+        headers=info.as_http_headers(),
+        trace_configs=[calls.trace()],
+    )
+    return kopf.AiohttpSession(server=info.server, default_namespace=info.default_namespace, aiohttp_session=session)
 
 
 def _settings() -> kopf.OperatorSettings:
