@@ -36,6 +36,7 @@ STAND_IN = ROOT / "tests" / "operator" / "stand_in_worker.py"
 OPERATORS_NAMESPACE = "sluice-system"
 OPERATOR = f"system:serviceaccount:{OPERATORS_NAMESPACE}:sluice"
 CROWDS_TOPIC = "crowd"
+IN_A_POD = (sys.executable, "-m", "sluice_devkit.node_agent.service_account", "sluice")
 NODES = {"node-a-0": "zone-a", "node-b-0": "zone-b"}
 _SECONDS = 600.0
 _LOOK_SECONDS = 0.01
@@ -91,7 +92,7 @@ class Playground:
 @contextmanager
 def playground(images: Mapping[str, Image]) -> Iterator[Playground]:
     """Everything that is needed, gone afterwards."""
-    images = {**images, "sluice-operator": Image(entrypoint=(sys.executable, "-m", "sluice_devkit.node_agent.service_account", "sluice"))}
+    images = {**images, "sluice-operator": Image(entrypoint=IN_A_POD)}
     with KafkaCluster() as kafka, KubernetesCluster(audit=True) as kubernetes:
         agent = NodeAgent(kubernetes.client_of(NODE_AGENT), NODES, images, certificate=kubernetes.serving_certificate)
         with agent as nodes:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
+from sluice_devkit.kubernetes.errors import KubernetesError
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
 from sluice_devkit.ports import free_ports
 from sluice_devkit.process_guard import ProcessGuard
@@ -20,6 +21,7 @@ from sluice_operator.spec.model import API_VERSION, KIND
 from sluice_operator.workers.names import WORKER_LABEL
 
 SECONDS = 180.0
+_LAST_WORDS = 3_000
 
 
 @dataclass
@@ -108,7 +110,15 @@ class StreamsApp:
         self.wait_for(f"it is ready with {workers} workers", lambda: self.is_ready(workers))
 
     def wait_for(self, what: str, holds: Callable[[], bool], seconds: float = SECONDS) -> None:
-        self.kubernetes.client.wait_for(what, holds, seconds)
+        try:
+            self.kubernetes.client.wait_for(what, holds, seconds)
+        except KubernetesError as error:
+            raise AssertionError(f"{error}\n{self.status()}\n{self._last_words()}") from None
+
+    def _last_words(self) -> str:
+        """The ends of the logs of all workers."""
+        logs = {pod: self.nodes.log(self.namespace, pod)[-_LAST_WORDS:] for pod in self.pods()}
+        return "\n".join(f"--- {pod}\n{text}" for pod, text in sorted(logs.items()))
 
     def pods(self) -> dict[str, str]:
         """Uid by name of the workers' pods, of those that are not going."""
