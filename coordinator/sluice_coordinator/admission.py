@@ -20,11 +20,14 @@ class Caller(Protocol):
     def check_member(self, app: tuple[str, str], worker: str, incarnation: str) -> None:
         """May it send heartbeats as this process of this worker?"""
 
-    def check_reader(self, app: tuple[str, str]) -> None:
+    async def check_reader(self, app: tuple[str, str]) -> None:
         """May it see the group?"""
 
+    async def check_editor(self, app: tuple[str, str]) -> None:
+        """May it let failed tasks try again?"""
+
     def check_commander(self) -> None:
-        """May it drain workers, report deaths, resume tasks?"""
+        """May it drain workers and report deaths?"""
 
 
 class Admission(Protocol):
@@ -40,7 +43,10 @@ class Trusted:
     def check_member(self, app: tuple[str, str], worker: str, incarnation: str) -> None:
         """Allowed."""
 
-    def check_reader(self, app: tuple[str, str]) -> None:
+    async def check_reader(self, app: tuple[str, str]) -> None:
+        """Allowed."""
+
+    async def check_editor(self, app: tuple[str, str]) -> None:
         """Allowed."""
 
     def check_commander(self) -> None:

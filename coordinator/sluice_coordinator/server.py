@@ -97,7 +97,7 @@ class Server:
 
     async def _view(self, request: web.Request) -> web.Response:
         driver = self._driver(request)
-        _caller(request).check_reader(driver.key)
+        await _caller(request).check_reader(driver.key)
         return _json(encode(driver.view()))
 
     async def _drain(self, request: web.Request) -> web.Response:
@@ -118,8 +118,9 @@ class Server:
         return web.Response(status=204)
 
     async def _resume(self, request: web.Request) -> web.Response:
-        _caller(request).check_commander()
-        self._driver(request).tell(events.ResumeRequested())
+        driver = self._driver(request)
+        await _caller(request).check_editor(driver.key)
+        driver.tell(events.ResumeRequested())
         return web.Response(status=204)
 
     async def _show_metrics(self, _: web.Request) -> web.Response:

@@ -39,6 +39,7 @@ EVERYBODY = {
 """What every account may ask about itself."""
 
 REVIEWS = {
+    "authorization.k8s.io/subjectaccessreviews": "create",
     "authentication.k8s.io/tokenreviews": "create",
 }
 

@@ -213,12 +213,56 @@ def test_a_pods_token_names_the_pod(kubernetes: KubernetesCluster, namespace: st
     async def story(kube: Kube) -> None:
         admission = TokenAdmission(kube)
         assert await admission.admit(f"Bearer {ours}") == PodCaller(namespace, "flights-worker-0", uid)
-        for wrong in (f"Bearer {others}", f"Bearer {podless}", "Bearer x.y.z", "Basic abc", ""):
+        for_the_api = await admission.admit(f"Bearer {others}")
+        with pytest.raises(ProblemError, match=r"the token is not for sluice\.dev/coordinator"):
+            for_the_api.check_member((namespace, "flights"), "worker-0", uid)
+        for wrong in (f"Bearer {podless}", "Bearer x.y.z", "Basic abc", ""):
             with pytest.raises(ProblemError) as refused:
                 await admission.admit(wrong)
             assert refused.value.status == 401
 
     run(kubernetes, story)
+
+
+@pytest.mark.parametrize(
+    ("rules", "may_read", "may_edit"),
+    [
+        ([], False, False),
+        ([{"apiGroups": ["sluice.dev"], "resources": ["streamsapps"], "verbs": ["get"]}], False, False),
+        ([{"apiGroups": ["sluice.dev"], "resources": ["streamsapps/status"], "verbs": ["get"]}], True, False),
+        ([{"apiGroups": ["sluice.dev"], "resources": ["streamsapps"], "verbs": ["patch"]}], False, True),
+    ],
+)
+def test_people_may_do_here_what_they_may_do_to_the_streams_app(
+    kubernetes: KubernetesCluster, namespace: str, rules: list[dict[str, Any]], may_read: bool, may_edit: bool
+):
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    kubernetes.client.create(f"{roles}/roles", {"metadata": {"name": "person"}, "rules": rules})
+    kubernetes.client.create(f"{roles}/rolebindings", {
+        "metadata": {"name": "person"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "person"},
+        "subjects": [{"kind": "ServiceAccount", "name": "default", "namespace": namespace}],
+    })  # fmt: skip
+    token = kubernetes.service_account_token(namespace, "default")
+
+    async def story(kube: Kube) -> None:
+        person = await TokenAdmission(kube).admit(f"Bearer {token}")
+        assert await allows(person.check_reader((namespace, "flights"))) == may_read
+        assert await allows(person.check_editor((namespace, "flights"))) == may_edit
+        assert not await allows(person.check_reader(("elsewhere", "flights")))
+        with pytest.raises(ProblemError, match="scale the StreamsApp"):
+            person.check_commander()
+
+    run(kubernetes, story)
+
+
+async def allows(check: Coroutine[Any, Any, None]) -> bool:
+    try:
+        await check
+    except ProblemError as refused:
+        assert refused.status == 403  # noqa: PT017 - it need not be refused
+        return False
+    return True
 
 
 # The client.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import base64
+import json
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -9,6 +12,7 @@ from typing import Any
 import pytest
 from operator_builders import (
     COORDINATOR,
+    NOW,
     a_group,
     a_manifest,
     a_member,
@@ -19,22 +23,39 @@ from operator_builders import (
     the_revision,
 )
 
+from sluice_assignor import AssignmentConfig, RackAwareStrategy
 from sluice_coordinator.admission import ProblemError
 from sluice_operator.kube.tokens import PodCaller, read_review
-from sluice_operator.observed import App, Membership, Part, Phase, Problem, Trouble, observe, read_app, read_pod
+from sluice_operator.observed import (
+    App,
+    Cleanup,
+    Membership,
+    Observed,
+    Part,
+    Phase,
+    Problem,
+    Trouble,
+    observe,
+    read_app,
+    read_pod,
+    with_credentials,
+)
 from sluice_operator.reasons import Reason
 from sluice_operator.reconcile import AddFinalizer, RemoveFinalizer, plan
-from sluice_operator.uniqueness import find_elder
+from sluice_operator.status import status_of
+from sluice_operator.uniqueness import find_elder, find_twin
 from sluice_operator.workers.actions import (
     CreateClaim,
     CreatePart,
     CreatePod,
     DeletePart,
     DeletePod,
+    DeleteTopics,
+    LeaveTopics,
     ReportGone,
     ReportReturn,
 )
-from sluice_operator.workers.manifests import merge, pod_manifest
+from sluice_operator.workers.manifests import merge, pod_manifest, revision
 from sluice_operator.workers.shared import part_manifest
 
 
@@ -184,7 +205,7 @@ def test_the_revision_follows_the_pod_and_nothing_else():
 
 def test_a_template_is_merged_over_our_pod_and_can_not_take_its_identity():
     template = {
-        "metadata": {"name": "other", "labels": {"team": "x", "sluice.dev/worker": "worker-9"}},
+        "metadata": {"labels": {"team": "x"}},
         "spec": {"containers": [{"name": "worker", "env": [{"name": "A", "value": "1"}]}, {"name": "sidecar"}]},
     }
     app = read_app(a_manifest(workers={"template": template}))
@@ -198,7 +219,183 @@ def test_a_template_is_merged_over_our_pod_and_can_not_take_its_identity():
     assert sidecar == {"name": "sidecar"}
     assert worker["image"] == "flights:1"
     names = [variable["name"] for variable in worker["env"]]
-    assert names == ["SLUICE_POD_UID", "SLUICE_KAFKA_CONFIG", "SLUICE_COORDINATOR_CA", "A"]
+    assert names == ["SLUICE_POD_UID", "SLUICE_KAFKA_CONFIG", "SLUICE_COORDINATOR_CA", "SLUICE_RACK", "A"]
+
+
+@pytest.mark.parametrize(
+    ("template", "field"),
+    [
+        ({"metadata": {"labels": {"sluice.dev/worker": "worker-9"}}}, "metadata.labels may not hold sluice.dev/worker"),
+        ({"spec": {"restartPolicy": "Never"}}, "spec.restartPolicy"),
+        ({"spec": {"nodeName": "node-x"}}, "spec.nodeName"),
+        ({"spec": {"containers": {"name": "worker"}}}, "spec.containers must be a list of objects that have a name"),
+        ({"spec": {"containers": [{"image": "x"}]}}, "spec.containers must be"),
+        ({"spec": {"volumes": [{"name": "state", "emptyDir": {}}]}}, "spec.volumes[0]"),
+        ({"spec": {"containers": [{"name": "worker", "image": "other"}]}}, "image may not be set: use spec.pipeline"),
+        ({"spec": {"containers": [{"name": "worker", "env": [{"name": "SLUICE_SECRET"}]}]}}, "SLUICE_SECRET"),
+        ({"spec": {"containers": [{"name": "worker", "env": ["A"]}]}}, "containers[worker].env must be"),
+        ({"spec": {"containers": [{"name": "worker", "volumeMounts": [{"name": "state"}]}]}}, "may not mount state"),
+    ],
+)
+def test_a_template_may_not_set_what_the_operator_owns(template: dict[str, Any], field: str):
+    app = read_app(a_manifest(workers={"template": template}))
+
+    assert app.problem is not None
+    assert app.problem.reason is Reason.TEMPLATE_NOT_ALLOWED
+    assert field in app.problem.message
+    assert app.may_be_coordinated
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        {},
+        {"metadata": {"labels": {"team": "x"}, "annotations": {"a": "b"}}},
+        {"spec": {"serviceAccountName": "x", "tolerations": [{"key": "a"}], "nodeSelector": {"a": "b"}}},
+        {"spec": {"containers": [{"name": "worker", "env": [{"name": "A", "value": "1"}]}, {"name": "sidecar"}]}},
+    ],
+)
+def test_a_template_may_set_everything_else(template: dict[str, Any]):
+    assert read_app(a_manifest(workers={"template": template})).problem is None
+
+
+# The Secret.
+
+SECRET_REF = {"name": "kafka", "settings": {"sasl.password": "password"}}
+
+
+def secret(**data: str) -> dict[str, Any]:
+    return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
+
+
+def secretive() -> App:
+    return read_app(a_manifest(kafka={"bootstrapServers": "kafka:9092", "secretRef": SECRET_REF}))
+
+
+def test_the_operators_clients_get_what_the_secret_holds():
+    app = with_credentials(secretive(), secret(password="hunter2"))
+
+    assert app.spec is not None
+    assert app.spec.coordinator_settings("", "", app.credentials).kafka_config == {"sasl.password": "hunter2"}
+    assert "hunter2" not in repr(app)
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (None, Reason.SECRET_NOT_FOUND),
+        ({}, Reason.SECRET_KEY_MISSING),
+        (secret(user="x"), Reason.SECRET_KEY_MISSING),
+        ({"data": {"password": base64.b64encode(b"\xff").decode()}}, Reason.SECRET_KEY_MISSING),
+    ],
+)
+def test_a_secret_that_does_not_hold_it_is_a_problem(found: Any, reason: Reason):
+    app = with_credentials(secretive(), found)
+
+    assert app.problem is not None
+    assert app.problem.reason is reason
+    assert "default/kafka" in app.problem.message
+    assert not app.may_be_coordinated
+
+
+def test_workers_get_the_secret_as_files_and_no_pod_says_what_is_in_it():
+    app = with_credentials(secretive(), secret(password="hunter2"))
+    assert app.spec is not None
+    pod = pod_manifest("flights", "default", "app-uid", 0, app.spec, COORDINATOR, app.credentials)
+
+    assert "hunter2" not in json.dumps(pod)
+    volume = next(each for each in pod["spec"]["volumes"] if each["name"] == "kafka-credentials")
+    assert volume["secret"] == {"secretName": "kafka", "items": [{"key": "password", "path": "sasl.password"}]}
+
+
+def test_a_changed_secret_makes_pods_outdated():
+    revisions = {
+        revision("flights", "default", app.spec, COORDINATOR, app.credentials)  # type: ignore[arg-type]
+        for app in (with_credentials(secretive(), secret(password=password)) for password in ("a", "b", "b"))
+    }
+
+    assert len(revisions) == 2
+
+
+# Zones.
+
+
+def test_a_worker_learns_its_zone_and_its_tags_from_the_labels_of_its_pod():
+    app = read_app(a_manifest(assignment={"rackAware": {"strategy": "MinTraffic", "tags": ["region", "team"]}}))
+    assert app.spec is not None
+    (container,) = pod_manifest("flights", "default", "app-uid", 0, app.spec, COORDINATOR)["spec"]["containers"]
+    read = {
+        variable["name"]: variable["valueFrom"]["fieldRef"]["fieldPath"]
+        for variable in container["env"]
+        if "valueFrom" in variable
+    }
+
+    assert read["SLUICE_RACK"] == "metadata.labels['topology.kubernetes.io/zone']"
+    assert read["SLUICE_TAG_0"] == "metadata.labels['topology.kubernetes.io/region']"
+    assert read["SLUICE_TAG_1"] == "metadata.labels['team']"
+    assert {"--rack=$(SLUICE_RACK)", "--tag=region=$(SLUICE_TAG_0)"} <= set(container["args"])
+
+
+def test_the_defaults_of_the_spec_are_those_of_the_assignor():
+    app = read_app(a_manifest())
+    assert app.spec is not None
+
+    assert app.spec.assignment.config() == AssignmentConfig()
+
+
+def test_what_the_spec_says_of_zones_and_strategies_reaches_the_assignor():
+    app = read_app(
+        a_manifest(
+            assignment={
+                "rackAware": {"strategy": "BalanceSubtopology", "trafficCost": 3, "tags": ["zone"]},
+                "balanced": {"balanceFactor": 2, "statefulBalance": 30},
+                "incremental": {"imbalancePercentage": 5},
+                "optimal": {"subtopologySpread": 7},
+            }
+        )
+    )
+    assert app.spec is not None
+    config = app.spec.assignment.config()
+
+    assert config.rack_aware_strategy is RackAwareStrategy.BALANCE_SUBTOPOLOGY
+    assert (config.traffic_cost, config.non_overlap_cost, config.rack_aware_tags) == (3, None, ("zone",))
+    assert (config.balanced.balance_factor, config.balanced.stateful_balance) == (2, 0.3)
+    assert (config.incremental.imbalance_percentage, config.optimal.subtopology_spread) == (5, 7)
+
+
+# What is left in Kafka.
+
+
+def going(minutes: float = 0, **changes: Any) -> Observed:
+    manifest = a_manifest(deletionPolicy="Delete")
+    app = replace(read_app(manifest), status={"internalTopics": ["flights-a-changelog"]}, deleted_at=NOW)
+    return replace(observed(app), parts={}, now=NOW + timedelta(minutes=minutes), **changes)
+
+
+TOPICS = ("flights-a-changelog",)
+
+
+def test_topics_are_deleted_after_the_last_pod_and_before_the_finalizer():
+    assert actions(replace(going(), pods=(a_pod(0, phase=Phase.STOPPING),))) == []
+    assert actions(going()) == [DeleteTopics(TOPICS)]
+    assert actions(going(cleanup=Cleanup.DONE)) == [RemoveFinalizer()]
+
+
+def test_a_kafka_that_can_not_be_reached_keeps_nobody_for_ever():
+    failed = {"cleanup": Cleanup.FAILED, "cleanup_problem": "Kafka does not answer."}
+
+    assert actions(going(4.9, **failed)) == [DeleteTopics(TOPICS)]
+    assert actions(going(5, **failed)) == [LeaveTopics(TOPICS, "Kafka does not answer."), RemoveFinalizer()]
+    assert actions(going(60)) == [DeleteTopics(TOPICS)]
+
+
+def test_topics_are_remembered_for_as_long_as_they_may_be_there():
+    app = replace(an_app(), status={"internalTopics": ["flights-former-changelog"]})
+
+    assert status_of(observed(app, group=a_group())).internal_topics == (
+        "flights-by-plane-changelog", "flights-former-changelog",
+    )  # fmt: skip
+    assert status_of(observed(app)).internal_topics == ("flights-former-changelog",)
 
 
 def test_lists_without_names_are_replaced():
@@ -224,6 +421,11 @@ def test_the_younger_of_two_applications_with_one_id_is_refused_by_the_name_of_t
     assert problem.reason is Reason.APPLICATION_ID_TAKEN
     assert "default/twin" in problem.message
     assert find_elder(twin(), [an_app(), twin()]) is None
+
+
+def test_topics_that_another_application_uses_too_have_a_twin():
+    assert find_twin(an_app(), [an_app(), twin()]) == twin()
+    assert find_twin(an_app(), [an_app()]) is None
 
 
 def test_applications_on_different_kafkas_may_share_an_id():
@@ -256,9 +458,11 @@ def test_a_pod_speaks_for_nobody_else(app: tuple[str, str], worker: str, incarna
 
 
 def test_a_pod_commands_nobody():
-    for check in (CALLER.check_commander, lambda: CALLER.check_reader(APP)):
+    with pytest.raises(ProblemError):
+        CALLER.check_commander()
+    for check in (CALLER.check_reader, CALLER.check_editor):
         with pytest.raises(ProblemError):
-            check()
+            asyncio.run(check(APP))
 
 
 REVIEW = {

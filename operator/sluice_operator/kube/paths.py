@@ -60,4 +60,6 @@ def leases(namespace: str) -> str:
 
 TOKEN_REVIEWS = "/apis/authentication.k8s.io/v1/tokenreviews"  # noqa: S105
 
+ACCESS_REVIEWS = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+
 NODES = "/api/v1/nodes"

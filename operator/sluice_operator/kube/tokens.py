@@ -1,4 +1,5 @@
-"""Workers prove who they are with the token that Kubernetes has put into their pod (TokenReview).
+"""Who bears a token: workers prove it with the one that Kubernetes has put into their pod, people with their own for
+the API (TokenReview); what people may do here is what they may do to the StreamsApp (SubjectAccessReview).
 
 A token names its pod and the pod's uid, so that a worker may speak only as itself. A verdict is remembered for less
 than a minute; Kubernetes itself remembers the token of a deleted pod for 10 s (measured).
@@ -14,7 +15,8 @@ from typing import Any
 
 from sluice_coordinator.admission import Caller, ProblemError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.kube.client import Json, Kube, KubeError
+from sluice_operator.spec.model import GROUP, PLURAL
 from sluice_operator.workers.names import TOKEN_AUDIENCE, pod_name
 from sluice_protocol.ids import worker_slot
 
@@ -45,13 +47,56 @@ class PodCaller:
                 f"{'/'.join(app)}",
             )  # fmt: skip
 
-    def check_reader(self, app: tuple[str, str]) -> None:
+    async def check_reader(self, app: tuple[str, str]) -> None:
         """Workers have no use for it."""
         raise ProblemError(403, f"pod {self.namespace}/{self.pod} may not read the group of {'/'.join(app)}")
+
+    async def check_editor(self, app: tuple[str, str]) -> None:
+        """Nor for this."""
+        self.check_commander()
 
     def check_commander(self) -> None:
         """Only the operator drains workers."""
         raise ProblemError(403, f"pod {self.namespace}/{self.pod} may only send its heartbeats")
+
+
+@dataclass(frozen=True, slots=True)
+class ApiCaller:
+    """Whoever has a token for the API: a person, or a program that stands for one. `user` as TokenReview says it."""
+
+    kube: Kube
+    user: Mapping[str, Any]
+
+    def check_member(self, app: tuple[str, str], worker: str, incarnation: str) -> None:
+        """Workers have tokens of their own."""
+        raise ProblemError(403, f"{self.user['username']} can't speak as {worker} of {'/'.join(app)}: the token is not "
+                                f"for {TOKEN_AUDIENCE}")  # fmt: skip
+
+    async def check_reader(self, app: tuple[str, str]) -> None:
+        """Whoever may see its status may see its group."""
+        await self._check(app, "get", "status")
+
+    async def check_editor(self, app: tuple[str, str]) -> None:
+        """Whoever may change it."""
+        await self._check(app, "patch", "")
+
+    def check_commander(self) -> None:
+        """Only the operator drains workers."""
+        raise ProblemError(403, f"{self.user['username']} may not drain workers: scale the StreamsApp instead")
+
+    async def _check(self, app: tuple[str, str], verb: str, subresource: str) -> None:
+        namespace, name = app
+        asked = {"group": GROUP, "resource": PLURAL, "subresource": subresource, "verb": verb, "namespace": namespace,
+                 "name": name}  # fmt: skip
+        spec = {"user": self.user["username"], "uid": self.user.get("uid", ""), "groups": self.user.get("groups", []),
+                "extra": self.user.get("extra", {}), "resourceAttributes": asked}  # fmt: skip
+        try:
+            review = await self.kube.call("POST", paths.ACCESS_REVIEWS, {"spec": spec})
+        except KubeError as error:
+            raise ProblemError(503, f"your rights can't be reviewed now: {error}") from None
+        if not review["status"].get("allowed"):
+            what = f"{PLURAL}/{subresource}" if subresource else PLURAL
+            raise ProblemError(403, f"{self.user['username']} may not {verb} {what} {name} in namespace {namespace}")
 
 
 class TokenAdmission:
@@ -59,7 +104,7 @@ class TokenAdmission:
 
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
-        self._known: dict[bytes, tuple[float, PodCaller]] = {}
+        self._known: dict[bytes, tuple[float, Caller]] = {}
 
     async def admit(self, authorization: str) -> Caller:
         """Raises ProblemError: 401 for a token that doesn't hold, 503 if it can't be reviewed now."""
@@ -76,14 +121,24 @@ class TokenAdmission:
         self._known[digest] = (time.monotonic(), caller)
         return caller
 
-    async def _review(self, token: str) -> PodCaller:
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview",
-                "spec": {"token": token, "audiences": [TOKEN_AUDIENCE]}}  # fmt: skip
+    async def _review(self, token: str) -> Caller:
+        """First as a worker's: nearly all are."""
+        status = await self._ask({"token": token, "audiences": [TOKEN_AUDIENCE]})
+        if status.get("authenticated"):
+            return read_review(status)
+        for_the_api = await self._ask({"token": token})
+        if for_the_api.get("authenticated"):
+            return ApiCaller(self._kube, for_the_api["user"])
+        return read_review(status)
+
+    async def _ask(self, spec: Json) -> Json:
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         try:
             review = await self._kube.call("POST", paths.TOKEN_REVIEWS, body)
         except KubeError as error:
             raise ProblemError(503, f"the token can't be reviewed now: {error}") from None
-        return read_review(review["status"])
+        status: Json = review["status"]
+        return status
 
 
 def read_review(status: Mapping[str, Any]) -> PodCaller:
