@@ -1,5 +1,5 @@
 # Every verb sets up first what it needs (tools/setup.py: instant when nothing changed).
-#   make demo | test | test-unit | check | bench | chaos FAULTS=300 SEED=7 | docs | clean
+#   make demo | demo-kubernetes | test | test-unit | check | bench | chaos FAULTS=300 SEED=7 | docs | clean
 
 PYTHON ?= python3
 RUN := .venv/bin/python
@@ -13,13 +13,17 @@ DOCUMENT ?=
 BENCH_FLAGS = $(if $(JSON),--json $(JSON))
 ASSIGNOR_FLAGS = $(if $(FULL),--full) $(if $(DOCUMENT),--document $(DOCUMENT))
 
-.PHONY: setup demo test test-unit check format bench bench-pipeline bench-handover bench-restore bench-assignor chaos docs lock clean
+.PHONY: setup demo demo-kubernetes test test-unit check format bench bench-pipeline bench-handover bench-restore bench-assignor chaos docs lock clean
 
 setup:
 	@$(PYTHON) tools/setup.py
 
 demo: setup
 	@$(RUN) examples/flights/demo.py
+
+# Builds the control plane and Helm the first time, which takes minutes.
+demo-kubernetes: setup
+	@$(RUN) examples/flights/demo_kubernetes.py
 
 # In the order of the layers: unit, kafka, kubernetes, spark, chaos (tests/conftest.py).
 test: setup

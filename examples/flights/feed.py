@@ -10,6 +10,7 @@ from confluent_kafka import Producer
 from data import Record
 
 TOPIC = "flights"
+_ROOM_SECONDS = 0.1
 
 
 class Feeder(threading.Thread):
@@ -54,7 +55,12 @@ class Feeder(threading.Thread):
         self.join()
 
     def _send(self, record: Record) -> None:
-        self._producer.produce(TOPIC, record.value, record.key)
+        while True:
+            try:
+                self._producer.produce(TOPIC, record.value, record.key)
+                break
+            except BufferError:  # the broker is slower than we are
+                self._producer.poll(_ROOM_SECONDS)
         self._producer.poll(0)
         self.sent += 1
         self.broken += record.broken
