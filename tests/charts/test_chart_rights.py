@@ -52,7 +52,7 @@ APPS = {
     "/services": "get create delete",
     "policy/poddisruptionbudgets": "get create delete",
     "/secrets": "get",
-    "/events": "create patch",
+    "/events": "get create patch",
 }
 
 CLUSTER = {

@@ -56,6 +56,25 @@ def test_defaults_are_those_of_the_types(kubernetes: KubernetesCluster, namespac
         ({"pipeline": {"module": "no attribute", "image": "i"}}, r"spec.pipeline.module"),
         ({"applicationId": ".."}, r"applicationId can't be part of a topic name"),
         ({"kafka": {"bootstrapServers": "k:1", "config": {"group.id": "x"}}}, r"kafka.config may not hold"),
+        (
+            {"kafka": {"bootstrapServers": "k:1", "secretRef": {"name": "s", "settings": {"group.id": "x"}}}},
+            r"secretRef.settings may not hold",
+        ),
+        (
+            {
+                "kafka": {
+                    "bootstrapServers": "k:1",
+                    "config": {"sasl.password": "x"},
+                    "secretRef": {"name": "s", "settings": {"sasl.password": "x"}},
+                }
+            },
+            r"a setting is either in kafka.config or in kafka.secretRef.settings",
+        ),
+        ({"assignment": {"balanced": {"statefulBalance": 0, "subtopologyBalance": 0}}}, r"may not both be 0"),
+        ({"assignment": {"rackAware": {"tags": ["zone", "zone"]}}}, r"spec.assignment.rackAware.tags.*Duplicate"),
+        ({"assignment": {"rackAware": {"strategy": "Some"}}}, r"spec.assignment.rackAware.strategy"),
+        ({"rollout": "Fast"}, r"spec.rollout"),
+        ({"deletionPolicy": "Sometimes"}, r"spec.deletionPolicy"),
     ],
 )
 def test_what_can_not_work_is_refused_by_name(
@@ -66,7 +85,7 @@ def test_what_can_not_work_is_refused_by_name(
     assert refused.value.status == 422
 
 
-@pytest.mark.parametrize("name", ["a.b", "n" * 41])
+@pytest.mark.parametrize("name", ["a.b", "n" * 41, "1a"])
 def test_a_name_that_pods_can_not_bear_is_refused(kubernetes: KubernetesCluster, namespace: str, name: str):
     with pytest.raises(ApiError, match=r"metadata\.name may have"):
         kubernetes.client.create(paths.apps(namespace), streams_app(name))
