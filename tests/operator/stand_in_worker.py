@@ -64,7 +64,7 @@ class StandInWorker:
             agent.leave(self._request(LEAVE), _LEAVE_SECONDS)
 
     def _take(self, answer: HeartbeatAnswer) -> None:
-        print(f"epoch {answer.epoch} {answer.code.value}", flush=True)
+        print("answered", f"{time.monotonic():.3f}", answer.code.value, answer.epoch, flush=True)
         if answer.code is Code.OK:
             self._carry_out(answer)
         elif answer.code is Code.FENCED:
@@ -77,6 +77,8 @@ class StandInWorker:
         if is_revoked and Path(os.environ["STAND_IN_CLINGS"]).exists():
             time.sleep(0.2)
             return
+        if answer.grants != self._grants:
+            print("holds", f"{time.monotonic():.3f}", *(grant.task for grant in answer.grants), flush=True)
         self._epoch, self._grants = answer.epoch, answer.grants
 
     def _request(self, epoch: Epoch) -> HeartbeatRequest:
