@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import conditions_page
 import scale_out_picture
 
 import sluice
@@ -63,6 +64,7 @@ def main() -> int:
         REFERENCE / "configuration.md": configuration(),
         REFERENCE / "metrics.md": metrics(),
         REFERENCE / "streamsapp.md": streamsapp(),
+        ROOT / "docs" / "conditions.md": conditions_page.conditions_page(HEADER),
         ROOT / "crds" / "streamsapps.yaml": crd_yaml(),
         ROOT / "charts" / "sluice" / "files" / "streamsapps.yaml": crd_yaml(),
         ASSIGNMENT: assignment(ASSIGNMENT.read_text()),

@@ -52,7 +52,10 @@ def _word(strategy: RackAwareStrategy) -> str:
     return "".join(part.capitalize() for part in strategy.value.split("_"))
 
 
-DURATION = {"pattern": r"^([0-9]+(ms|d|h|m|s))+$", "maxLength": 20}
+_UNIT = "(ms|d|h|m|s)"
+DURATION = {"pattern": rf"^([0-9]+{_UNIT})*0*[1-9][0-9]*{_UNIT}([0-9]+{_UNIT})*$", "maxLength": 20}
+"""Longer than 0."""
+
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 QUANTITIES = {
     "type": "object",
