@@ -114,7 +114,7 @@ QUICK: tuple[Rebalance, ...] = (
     *_of([(1_000, 100, 0), (1_000, 100, 1)], Moment, needed=20),
     *_of([(3_000, 300, 1), (10_000, 100, 0), (10_000, 100, 1)], [Moment.SCALE_OUT], needed=20),
     *_of([(6_000, 2, 1)], Moment, needed=1),
-    *_of([(1_000, 100, 50)], Moment, needed=1.5),
+    *_of([(1_000, 100, 50)], [Moment.SCALE_OUT], needed=1.5),
     *(Rebalance(1_000, 10, moment, 1, threads=1_000) for moment in Moment),
     Rebalance(100, 10, Moment.SCALE_OUT, racks=_MIN),
     Rebalance(100, 10, Moment.SCALE_OUT, 1, racks=_MIN),
@@ -126,6 +126,7 @@ QUICK: tuple[Rebalance, ...] = (
 
 FULL: tuple[Rebalance, ...] = (
     *QUICK,
+    *_of([(1_000, 100, 50)], [Moment.SCRATCH, Moment.STEADY], needed=1.5),
     *_of([(3_000, 300, 0)], Moment, needed=20),
     *_of([(3_000, 300, 1), (10_000, 100, 0), (10_000, 100, 1)], [Moment.SCRATCH, Moment.STEADY], needed=20),
     *_of([(1_000, 1_000, 1)], Moment, needed=20),

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import conditions_page
 import scale_out_picture
 
 import sluice
@@ -29,6 +30,7 @@ from sluice_assignor.strategies import STRATEGIES
 from sluice_cli.local import LocalSettings
 from sluice_cli.local.backoff import Backoff
 from sluice_cli.main import make_parser
+from sluice_cli.parsing import Parser
 from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.topics.plan import TopicPlan, plan_topics
@@ -62,6 +64,7 @@ def main() -> int:
         REFERENCE / "configuration.md": configuration(),
         REFERENCE / "metrics.md": metrics(),
         REFERENCE / "streamsapp.md": streamsapp(),
+        ROOT / "docs" / "conditions.md": conditions_page.conditions_page(HEADER),
         ROOT / "crds" / "streamsapps.yaml": crd_yaml(),
         ROOT / "charts" / "sluice" / "files" / "streamsapps.yaml": crd_yaml(),
         ASSIGNMENT: assignment(ASSIGNMENT.read_text()),
@@ -213,10 +216,9 @@ def _commands() -> Iterator[str]:
             yield from _table(("Flag", "What"), flags)
 
 
-def _parsers(
-    parser: argparse.ArgumentParser, path: tuple[str, ...]
-) -> Iterator[tuple[tuple[str, ...], argparse.ArgumentParser]]:
+def _parsers(parser: Parser, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Parser]]:
     """Every command that does something, with its words after `sluice`."""
+    parser.finish()
     nested = [action for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
     if not nested and path != ("version",):
         yield path, parser

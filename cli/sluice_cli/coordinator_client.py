@@ -6,7 +6,7 @@ import json
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from sluice_cli.http_call import call
+from sluice_cli.http_call import Trust, call
 from sluice_protocol import view as api
 from sluice_protocol.view import GroupView
 from sluice_protocol.wire import decode
@@ -21,6 +21,7 @@ class CoordinatorClient:
     application_id: str
     namespace: str = "local"
     timeout: float = 5.0
+    trust: Trust | None = None
 
     def view(self) -> GroupView:
         """The group at this moment. Raises MalformedMessageError if the coordinator is of another version."""
@@ -45,4 +46,4 @@ class CoordinatorClient:
     def _call(self, method: str, path: str, worker: str = "", body: bytes | None = None) -> bytes:
         parts = {"namespace": self.namespace, "name": self.application_id, "worker": worker}
         address = self.url.rstrip("/") + path.format(**{name: quote(part, safe="") for name, part in parts.items()})
-        return call(method, address, self.secret, body=body, timeout=self.timeout)
+        return call(method, address, self.secret, body=body, timeout=self.timeout, trust=self.trust)

@@ -4,13 +4,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from pathlib import Path
 
 from sluice_cli.errors import MistakeError
-from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE
+from sluice_protocol.launch import KAFKA_CONFIG_DIRECTORY_VARIABLE, KAFKA_CONFIG_VARIABLE
 
 
 def read_kafka_config(environment: Mapping[str, str]) -> dict[str, str]:
-    """The settings of the environment. Raises MistakeError; the message shows no value."""
+    """The settings of the environment and of the directory that it names. Raises MistakeError; the message shows no
+    value."""
+    directory = environment.get(KAFKA_CONFIG_DIRECTORY_VARIABLE)
+    return {**_of_object(environment), **(_of_directory(Path(directory)) if directory else {})}
+
+
+def _of_directory(directory: Path) -> dict[str, str]:
+    """Names that begin with a dot are Kubernetes' own, when it mounts a Secret."""
+    try:
+        return {file.name: file.read_text() for file in directory.iterdir() if not file.name.startswith(".")}
+    except (OSError, UnicodeDecodeError) as error:
+        raise MistakeError(f"{KAFKA_CONFIG_DIRECTORY_VARIABLE} {directory} can't be read: {error}") from None
+
+
+def _of_object(environment: Mapping[str, str]) -> dict[str, str]:
     text = environment.get(KAFKA_CONFIG_VARIABLE, "{}")
     try:
         fields = json.loads(text)

@@ -16,6 +16,7 @@ _COMMANDS = (run, scale, status, describe, resume, worker, coordinator, operator
 _EXTRAS = {
     "aiohttp": "local",
     "kopf": "operator",
+    "yaml": "operator",
     "confluent_kafka": "local",
     "prometheus_client": "local",
     "rich": "local",

@@ -25,6 +25,21 @@ class Parser(argparse.ArgumentParser):
         epilog = f"examples:\n{textwrap.indent(textwrap.dedent(examples).strip(), '  ')}" if examples else None
         options.setdefault("allow_abbrev", False)
         super().__init__(epilog=epilog, formatter_class=_formatter, **options)
+        self._unfinished: list[Callable[[Parser], None]] = []
+
+    def when_chosen(self, add: Callable[[Parser], None]) -> None:
+        """Add further flags once they are needed, because what they are made of takes long to import."""
+        self._unfinished.append(add)
+
+    def finish(self) -> None:
+        """Add the flags that were put off."""
+        while self._unfinished:
+            self._unfinished.pop(0)(self)
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """argparse calls it on the parser of the command that was chosen."""
+        self.finish()
+        return super().parse_known_args(args, namespace)
 
     def error(self, message: str) -> NoReturn:
         """Exit with code 2 and a sentence."""

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC
 from enum import Enum
 
-from sluice_operator.observed import UNSCHEDULABLE, Membership, Observed, Phase, Pod, Problem, Trouble
+from sluice_operator.observed import UNSCHEDULABLE, Cleanup, Membership, Observed, Phase, Pod, Problem, Trouble
 from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import Condition
 from sluice_operator.workers.names import REPLACE_ANNOTATION
@@ -190,6 +190,8 @@ def _runs(task: TaskView, acceptable_lag: int) -> bool:
 def _gone(observed: Observed) -> Fact | None:
     if not observed.app.is_going:
         return None
+    if observed.cleanup is Cleanup.FAILED:
+        return Fact(Truth.FALSE, Reason.TOPICS_NOT_DELETED, observed.cleanup_problem)
     return Fact(Truth.FALSE, Reason.DELETING, f"{len(observed.pods)} worker pods are still to end.")
 
 

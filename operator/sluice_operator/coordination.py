@@ -22,6 +22,7 @@ from sluice_coordinator.main import fencer, topic_admin
 from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.server import Server
 from sluice_coordinator.settings import CoordinatorSettings
+from sluice_coordinator.threads import in_thread
 from sluice_operator.certificates import CertificatesDamagedError, names_of
 from sluice_operator.kube import paths
 from sluice_operator.kube.certificates import ServingCertificates
@@ -103,6 +104,8 @@ class Coordination:
         self._certificates = ServingCertificates(connect(None), settings.namespace, settings.secret, names)
         self._running: dict[Key, _Running] = {}
         self._drivers: dict[Key, Driver] = {}
+        self._last_settings: dict[Key, CoordinatorSettings] = {}
+        """Of groups that have ended and whose topics are still to be deleted: their Secret may be gone by then."""
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordinator", daemon=True)
@@ -136,8 +139,14 @@ class Coordination:
         """Tell a group something; nothing happens if there is none."""
         await self._run(self._tell(key, event))
 
+    async def clean_up(self, app: App, topics: tuple[str, ...]) -> None:
+        """End the group, then delete its topics and its consumer group. Raises KafkaUnreachableError or
+        KafkaRefusedError."""
+        await self._run(self._clean_up(app, topics))
+
     async def drop(self, key: Key) -> None:
         """The application is gone."""
+        self._last_settings.pop(key, None)
         await self._run(self._drop(key))
 
     async def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
@@ -193,8 +202,8 @@ class Coordination:
         return [(key, running.driver.view()) for key, running in self._running.items()]
 
     async def _look(self, app: App) -> Look:
-        if app.spec is not None and app.problem is None and not app.is_going:
-            await self._ensure(app, app.spec.coordinator_settings(app.namespace, app.name))
+        if app.spec is not None and app.may_be_coordinated:
+            await self._ensure(app, app.spec.coordinator_settings(app.namespace, app.name, app.credentials))
         self.looked_at.add(app.key)
         running = self._running.get(app.key)
         if running is None:
@@ -224,6 +233,19 @@ class Coordination:
         driver = self._drivers.get(key)
         if driver is not None:
             driver.tell(event)
+
+    async def _clean_up(self, app: App, topics: tuple[str, ...]) -> None:
+        running = self._running.get(app.key)
+        if running is not None:
+            self._last_settings[app.key] = running.settings
+        await self._drop(app.key)
+        settings = self._last_settings.get(app.key)
+        if settings is None and app.spec is not None:
+            settings = app.spec.coordinator_settings(app.namespace, app.name, app.credentials)
+        if settings is not None:
+            admin, group = topic_admin(settings), settings.application_id
+            await in_thread(lambda: admin.delete(topics, group))
+        self._last_settings.pop(app.key, None)
 
     async def _drop(self, key: Key) -> None:
         self.looked_at.add(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -12,6 +13,7 @@ from sluice_operator.nodes import Node, Standing, standing
 from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import Condition, Footprint, StreamsAppSpec
 from sluice_operator.workers.names import REPLACE_ANNOTATION, REVISION_ANNOTATION, WORKER_CONTAINER, WORKER_LABEL
+from sluice_operator.workers.template import forbidden
 from sluice_protocol.ids import worker_name, worker_slot
 from sluice_protocol.view import GroupView, MemberView
 from sluice_protocol.wire import MalformedMessageError, from_json
@@ -41,8 +43,26 @@ class App:
     spec: StreamsAppSpec | None
     problem: Problem | None
     status: Mapping[str, Any]
-    is_going: bool
     finalizers: tuple[str, ...]
+    deleted_at: datetime | None = None
+    """When its end was asked for."""
+    credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """The settings that its Secret holds."""
+
+    @property
+    def is_going(self) -> bool:
+        return self.deleted_at is not None
+
+    @property
+    def may_be_coordinated(self) -> bool:
+        """A template that may not be used is an obstacle to pods, not to the workers that run."""
+        is_runnable = self.problem is None or self.problem.reason is Reason.TEMPLATE_NOT_ALLOWED
+        return self.spec is not None and is_runnable and not self.is_going
+
+    @property
+    def internal_topics(self) -> tuple[str, ...]:
+        """Those that were made for it, as last recorded."""
+        return tuple(self.status.get("internalTopics") or ())
 
     @property
     def key(self) -> tuple[str, str]:
@@ -143,11 +163,20 @@ class Part(Enum):
     BUDGET = "PodDisruptionBudget"
 
 
+class Cleanup(Enum):
+    """What becomes of an application's topics and group in Kafka, at its end."""
+
+    DUE = "due"
+    FAILED = "failed"
+    DONE = "done"
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """Everything that is decided from. `reaches_kafka`: whether the last call to Kafka succeeded. `refusal`: what the
     API said when it last refused a pod or volume. `parts`: the uid of each that is there. `restarted`: the slots whose
-    pods were deleted to be made anew in their place, and when. `knows_nodes`: whether nodes may be read here."""
+    pods were deleted to be made anew in their place, and when. `knows_nodes`: whether nodes may be read here.
+    `cleanup`: how the last try went, `cleanup_problem` why it failed."""
 
     app: App
     pods: tuple[Pod, ...]
@@ -159,6 +188,8 @@ class Observed:
     parts: Mapping[Part, str] = field(default_factory=dict)
     restarted: Mapping[int, datetime] = field(default_factory=dict)
     knows_nodes: bool = True
+    cleanup: Cleanup = Cleanup.DUE
+    cleanup_problem: str = ""
 
 
 def located(observed: Observed, nodes: Mapping[str, Node | None]) -> Observed:
@@ -197,9 +228,29 @@ def read_app(item: Mapping[str, Any]) -> App:
         spec=spec,
         problem=problem,
         status=item.get("status") or {},
-        is_going="deletionTimestamp" in meta,
         finalizers=tuple(meta.get("finalizers", ())),
+        deleted_at=datetime.fromisoformat(meta["deletionTimestamp"]) if "deletionTimestamp" in meta else None,
     )
+
+
+def with_credentials(app: App, secret: Mapping[str, Any] | None) -> App:
+    """The application with what its Secret holds, or with the problem that it doesn't; None = there is no such one."""
+    reference = None if app.spec is None else app.spec.kafka.secret_ref
+    if reference is None or app.problem is not None:
+        return app
+    name = f"Secret {app.namespace}/{reference.name}"
+    if secret is None:
+        problem = Problem(Reason.SECRET_NOT_FOUND, f"{name} of spec.kafka.secretRef is not there; create it.")
+        return replace(app, problem=problem)
+    data = secret.get("data") or {}
+    credentials = {}
+    for setting, key in reference.settings.items():
+        try:
+            credentials[setting] = base64.b64decode(data[key]).decode()
+        except (KeyError, ValueError):
+            said = f"{name} has no text under the key {key!r}, which spec.kafka.secretRef.settings names for {setting}"
+            return replace(app, problem=Problem(Reason.SECRET_KEY_MISSING, f"{said}; add it."))
+    return replace(app, credentials=credentials)
 
 
 def _read_spec(item: Mapping[str, Any], name: str) -> tuple[StreamsAppSpec | None, Problem | None]:
@@ -210,7 +261,8 @@ def _read_spec(item: Mapping[str, Any], name: str) -> tuple[StreamsAppSpec | Non
         return None, Problem(Reason.INVALID_SPEC, f"{error}. Apply the CRD of this operator's version.")
     except ValueError as error:
         return None, Problem(Reason.INVALID_SPEC, str(error))
-    return spec, None
+    unwanted = forbidden(spec.workers.template)
+    return spec, None if unwanted is None else Problem(Reason.TEMPLATE_NOT_ALLOWED, f"{unwanted}.")
 
 
 def read_pod(item: Mapping[str, Any]) -> Pod:

@@ -27,6 +27,10 @@ class Reason(Enum):
     )  # fmt: skip
     SCALED_TO_ZERO = "Ready", "No worker is wanted.", "`kubectl scale` it up to process records."
     DELETING = "Ready", "The StreamsApp is being deleted, and its workers end.", "Wait."
+    TOPICS_NOT_DELETED = (
+        "Ready", "The StreamsApp is being deleted, and its internal topics and consumer group can't be.",
+        "See the message. 5 minutes after its deletion was asked for it goes without them.",
+    )  # fmt: skip
     INVALID_SPEC = (
         "Ready", "The operator can't read the spec, or two of its fields contradict each other.",
         "Change the field that the message names; apply the CRD of the operator's version.",

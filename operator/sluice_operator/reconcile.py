@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import timedelta
 
 from sluice_operator.conditions import all_run
 from sluice_operator.nodes import Standing
-from sluice_operator.observed import FINALIZER, Membership, Observed, Phase
+from sluice_operator.observed import FINALIZER, Cleanup, Membership, Observed, Phase
 from sluice_operator.spec.model import StreamsAppSpec, StreamsAppStatus
 from sluice_operator.status import Event, events_of, status_of
-from sluice_operator.workers.actions import Action, ReportReturn
+from sluice_operator.workers.actions import Action, DeleteTopics, LeaveTopics, ReportReturn
 from sluice_operator.workers.manifests import Coordinator, revision
 from sluice_operator.workers.plan import plan_deletion, plan_parts, plan_workers, report_deaths
 from sluice_operator.workers.replacement import Wanted
+
+CLEANUP_LIMIT = timedelta(minutes=5)
+"""A StreamsApp whose topics can't be deleted goes without them so long after its deletion was asked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +71,7 @@ def _actions(observed: Observed, coordinator: Coordinator) -> tuple[Action | Add
 def _act(observed: Observed, spec: StreamsAppSpec, coordinator: Coordinator) -> tuple[Action, ...]:
     wanted = Wanted(
         replicas=spec.workers.replicas,
-        revision=revision(observed.app.name, observed.app.namespace, spec, coordinator),
+        revision=revision(observed.app.name, observed.app.namespace, spec, coordinator, observed.app.credentials),
         in_place=spec.rollout == "Restart",
         deletes_volumes=spec.workers.state_volume.retention_policy.when_scaled == "Delete",
     )
@@ -97,4 +101,17 @@ def _end(observed: Observed) -> tuple[Action | RemoveFinalizer, ...]:
     spec = app.spec
     deletes = spec is not None and spec.workers.state_volume.retention_policy.when_deleted == "Delete"
     actions = plan_deletion(observed.pods, observed.claims, observed.parts, deletes_volumes=deletes)
-    return actions if actions or observed.pods else (RemoveFinalizer(),)
+    if actions or observed.pods:
+        return actions
+    return _clean_up(observed, spec)
+
+
+def _clean_up(observed: Observed, spec: StreamsAppSpec | None) -> tuple[Action | RemoveFinalizer, ...]:
+    """What is left in Kafka goes after the last worker, which might make it anew; but not at any price."""
+    if spec is None or spec.deletion_policy == "Retain" or observed.cleanup is Cleanup.DONE:
+        return (RemoveFinalizer(),)
+    topics = observed.app.internal_topics
+    since = observed.app.deleted_at or observed.now
+    if observed.cleanup is Cleanup.FAILED and observed.now - since >= CLEANUP_LIMIT:
+        return LeaveTopics(topics, observed.cleanup_problem), RemoveFinalizer()
+    return (DeleteTopics(topics),)

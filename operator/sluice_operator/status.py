@@ -8,10 +8,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from sluice_coordinator.topics.plan import internal_topics
 from sluice_operator.conditions import Truth, conditions
-from sluice_operator.observed import Membership, Observed
+from sluice_operator.observed import App, Membership, Observed
 from sluice_operator.spec.model import Condition, StreamsAppStatus, SubtopologyStatus, WarmupStatus
-from sluice_operator.workers.actions import Action, CreatePod, DeletePod, Drain, ReportReturn, RestartPod, Undrain
+from sluice_operator.workers.actions import (
+    Action,
+    CreatePod,
+    DeletePod,
+    Drain,
+    LeaveTopics,
+    ReportReturn,
+    RestartPod,
+    Undrain,
+)
 from sluice_operator.workers.names import selector
 from sluice_protocol.heartbeat import Role
 from sluice_protocol.ids import worker_name
@@ -45,6 +55,7 @@ def status_of(observed: Observed) -> StreamsAppStatus:
         subtopologies=() if group is None else tuple(_subtopologies(group)),
         warmups=() if group is None else tuple(_warmups(group)),
         conditions=conditions(observed),
+        internal_topics=_internal_topics(observed.app, group),
     )
 
 
@@ -71,6 +82,9 @@ def event_of(action: Action) -> Event | None:  # noqa: PLR0911 - one case an act
             return Event(
                 "Normal", "WorkerRestarted", f"{worker_name(slot)} is back and all tasks run, {seconds} s after"
             )
+        case LeaveTopics(topics, problem):
+            names = ", ".join(topics) or "the consumer group"
+            return Event("Warning", "TopicsLeft", f"Left behind in Kafka: {names}. {problem}")
         case _:
             return None
 
@@ -92,6 +106,12 @@ def _subtopologies(group: GroupView) -> Iterable[SubtopologyStatus]:
     for subtopology in group.topology.subtopologies:
         tasks = {task.task for task in group.tasks if task.task.subtopology == subtopology.id}
         yield SubtopologyStatus(subtopology.id, subtopology.is_stateful, len(tasks))
+
+
+def _internal_topics(app: App, group: GroupView | None) -> tuple[str, ...]:
+    """None is forgotten while it may still be there."""
+    topology = None if group is None else group.topology
+    return tuple(sorted({*app.internal_topics, *(() if topology is None else internal_topics(topology))}))
 
 
 def _warmups(group: GroupView) -> Iterable[WarmupStatus]:

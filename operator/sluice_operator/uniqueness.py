@@ -21,6 +21,11 @@ def find_elder(app: App, others: Iterable[App]) -> Problem | None:
     )
 
 
+def find_twin(app: App, others: Iterable[App]) -> App | None:
+    """Another StreamsApp, older or not, that uses the same applicationId on the same Kafka."""
+    return next((other for other in others if _is_same(app, other)), None)
+
+
 def _is_same(app: App, other: App) -> bool:
     return (
         app.spec is not None

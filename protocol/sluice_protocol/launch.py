@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 
 SECRET_VARIABLE = "SLUICE_SECRET"  # noqa: S105 - the name of the variable
 KAFKA_CONFIG_VARIABLE = "SLUICE_KAFKA_CONFIG"
+KAFKA_CONFIG_DIRECTORY_VARIABLE = "SLUICE_KAFKA_CONFIG_DIRECTORY"
+"""A directory with a file for each further setting, which wins over those of the object."""
 COORDINATOR_CA_VARIABLE = "SLUICE_COORDINATOR_CA"
 
 EXIT_NOT_ADMITTED = 3

@@ -29,15 +29,16 @@ class NotCoordinator:
 class Route:
     """How to reach the coordinator at a base URL."""
 
-    def __init__(self, url: str, ca: str | None = None) -> None:
-        """`ca`: the certificates (PEM) of the authority to trust; the system's if None. Raises ValueError."""
+    def __init__(self, url: str, ca: str | None = None, name: str | None = None) -> None:
+        """`ca`: the certificates (PEM) of the authority to trust; the system's if None. `name`: the host name to
+        verify; the URL's if None. Raises ValueError."""
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname:
             raise ValueError(f"the coordinator's URL is {url!r}; it must be http://HOST:PORT or https://HOST:PORT")
         if ca is not None and parts.scheme == "http":
             raise ValueError(f"the coordinator's URL is {url!r}, but there is a CA to verify it by; use https://")
         self.url = url
-        self._host = parts.hostname
+        self._host = name or parts.hostname
         self._context = _context(ca) if parts.scheme == "https" else None
 
     def connection(self, timeout: float, leader: str | None = None) -> http.client.HTTPConnection:

@@ -77,6 +77,15 @@ class MoveView:
 
 
 @dataclass(frozen=True, slots=True)
+class PlannedMoveView:
+    """One move of the last decision that isn't made yet; `why`: a sentence of the assignor."""
+
+    task: TaskId
+    destination: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
 class GroupView:
     """A group at one moment."""
 
@@ -91,4 +100,6 @@ class GroupView:
     moves: tuple[MoveView, ...] = ()
     statuses: tuple[Status, ...] = ()
     pending_moves: int = 0
+    planned: tuple[PlannedMoveView, ...] = ()
+    """The first moves of the last decision that aren't made yet."""
     acceptable_recovery_lag: int = 10_000

@@ -5,8 +5,10 @@ Its workers have no data plane (tests/operator/stand_in_worker.py); the API, the
 
 from __future__ import annotations
 
+import json
 import os
 import sys
+from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +17,7 @@ from typing import Any
 import pytest
 from chart_release import CHART, RELEASE
 
+from sluice_cli.main import main
 from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.client import KubernetesClient
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
@@ -39,6 +42,8 @@ class Installed:
     nodes: NodeAgent
     own: str
     shop: str
+    foreseen: list[str]
+    """What it asks for and may not: it does without."""
 
     @property
     def client(self) -> KubernetesClient:
@@ -65,7 +70,7 @@ class Installed:
             "pipeline": {"module": "flights:topology", "image": f"worker-{self.shop}"},
             "workers": {"replicas": 1, "stateVolume": {"size": "1Gi"}},
         }
-        body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "flights"}, "spec": spec}
+        body: dict[str, Any] = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": "flights"}, "spec": spec}
         self.client.create(paths.apps(self.shop), body)
 
     def wait_ready(self, workers: int) -> None:
@@ -80,11 +85,31 @@ class Installed:
         deployment = self.client.get(f"/apis/apps/v1/namespaces/{self.own}/deployments/{RELEASE}")
         return int(deployment["status"].get("availableReplicas", 0))
 
+    def coordinator(self) -> tuple[str, str]:
+        """Where it is reached, and the CA by which to verify it."""
+        service = self.client.get(f"/api/v1/namespaces/{self.own}/services/{RELEASE}-coordinator")
+        secret = self.client.get(f"{paths.secrets(self.own)}/{RELEASE}-coordinator-tls")
+        return f"https://{service['spec']['clusterIP']}:8080", b64decode(secret["data"]["ca.crt"]).decode()
+
+    def kubeconfig_of_a(self, role: str, directory: Path) -> Path:
+        """That of somebody with this role of the chart's in the application's namespace."""
+        accounts = f"/api/v1/namespaces/{self.shop}/serviceaccounts"
+        bindings = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{self.shop}/rolebindings"
+        self.client.create(accounts, {"metadata": {"name": role}})
+        self.client.create(bindings, {
+            "metadata": {"name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                        "name": f"{self.own}-{RELEASE}-{role}"},
+            "subjects": [{"kind": "ServiceAccount", "name": role, "namespace": self.shop}],
+        })  # fmt: skip
+        token = self.kubernetes.service_account_token(self.shop, role)
+        return self.kubernetes.write_kubeconfig(directory / role, token, self.shop)
+
     def refusals(self) -> list[str]:
         """What the API server has forbidden the operator."""
         account = f"system:serviceaccount:{self.own}:{RELEASE}"
         return [
-            f"{event['verb']} {event['requestURI']}"
+            f"{event['verb']} {event['objectRef']['resource']}"
             for event in self.kubernetes.audit_events()
             if event["user"]["username"] == account and event.get("responseStatus", {}).get("code") == 403
         ]
@@ -98,7 +123,7 @@ def installed(
     nodes.add_image("sluice-operator", Image((sys.executable, *OPERATOR), environment=ENVIRONMENT))
     values: dict[str, Any] = {"watchNamespaces": [namespace]} if request.param == "namespaces" else {}
     helm.install(kubernetes.kubeconfig, CHART, RELEASE, own, crds={"install": False}, **values)
-    yield Installed(kubernetes, nodes, own, namespace)
+    yield Installed(kubernetes, nodes, own, namespace, ["list nodes"] if values else [])
     if kubernetes.client.exists(paths.app((namespace, "flights"))):
         kubernetes.client.delete(paths.app((namespace, "flights")))
         gone = paths.app((namespace, "flights"))
@@ -122,4 +147,25 @@ def test_the_installed_operator_keeps_an_application_and_is_refused_nothing(
     installed.client.wait_for("it is gone", lambda: not installed.client.exists(installed.app), SECONDS)
 
     assert installed.client.list(paths.pods(installed.shop)) == []
-    assert installed.refusals() == []
+    assert installed.refusals() == installed.foreseen
+
+
+def test_people_see_the_tasks_of_what_they_may_see(
+    installed: Installed, kafka: KafkaCluster, topics: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    installed.apply(kafka, topics.create("input", 4), tmp_path)
+    installed.wait_ready(1)
+    url, ca = installed.coordinator()
+    (tmp_path / "ca.crt").write_text(ca)
+    coordinator = [f"--coordinator={url}", f"--coordinator-ca={tmp_path / 'ca.crt'}"]
+    viewer = installed.kubeconfig_of_a("view", tmp_path)
+
+    assert main(["status", "flights", f"--kubeconfig={viewer}", "--output=json", *coordinator]) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert {task["state"] for task in shown["group"]["tasks"]} == {"running"}
+    assert shown["app"]["status"]["readyReplicas"] == 1
+
+    assert main(["resume", "flights", f"--kubeconfig={viewer}", *coordinator]) == 1
+    assert "may not patch streamsapps flights" in capsys.readouterr().err
+    assert main(["scale", "2", "flights", f"--kubeconfig={viewer}"]) == 2
+    assert "you may not do that" in capsys.readouterr().err

@@ -26,7 +26,10 @@ def test_help_names_every_command(tmp_path: Path):
 
 
 def test_help_imports_nothing_heavy(tmp_path: Path):
-    heavy = ("aiohttp", "pyspark", "rich", "confluent_kafka", "asyncio", "sluice_coordinator", "sluice_pipeline")
+    heavy = (
+        "aiohttp", "pyspark", "rich", "confluent_kafka", "asyncio", "numpy", "uuid",
+        "sluice_assignor", "sluice_coordinator", "sluice_pipeline",
+    )  # fmt: skip
     code = f"import sys, sluice_cli.main as m; m.make_parser(); print([n for n in {heavy!r} if n in sys.modules])"
 
     answer = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=tmp_path, check=True)
@@ -59,7 +62,7 @@ def test_help_imports_nothing_heavy(tmp_path: Path):
                 "--bootstrap=k",
                 "--application-id=a",
                 "--name=worker-0",
-                "--coordinator=u",
+                "--coordinator=http://u:1",
                 "--state-dir=s",
             ],
             "sluice worker: SLUICE_SECRET is not set",
@@ -118,7 +121,7 @@ def test_a_file_of_pairs_that_cant_be_read_is_named(tmp_path: Path, content: str
                 "--bootstrap=k",
                 "--application-id=a",
                 "--name=worker-0",
-                "--coordinator=u",
+                "--coordinator=http://u:1",
                 "--state-dir=s",
             ],
             "worker",

@@ -1,6 +1,7 @@
 """The worker's launch contract: what a supervisor writes, `sluice worker` reads."""
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -9,10 +10,11 @@ from hypothesis import strategies as st
 from sluice_cli.commands.worker import read_launch
 from sluice_cli.errors import MistakeError
 from sluice_cli.main import make_parser
-from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE, WorkerLaunch
+from sluice_protocol.launch import KAFKA_CONFIG_DIRECTORY_VARIABLE, KAFKA_CONFIG_VARIABLE, WorkerLaunch
 
 anything = st.text(st.characters(exclude_characters="\0", codec="utf-8"), max_size=12)
 keys = st.text(st.characters(exclude_characters="\0=@", codec="utf-8"), min_size=1, max_size=8)
+something = anything.filter(bool)
 pairs = st.dictionaries(keys, anything, max_size=3)
 launches = st.builds(
     WorkerLaunch,
@@ -29,8 +31,8 @@ launches = st.builds(
     master=st.none() | anything,
     spark_conf=pairs,
     kafka_config=pairs,
-    rack=st.none() | anything,
-    tags=pairs,
+    rack=st.none() | something,
+    tags=st.dictionaries(keys, something, max_size=3),
     restorers=st.integers(1, 8),
     restore_bytes_per_second=st.none() | st.integers(1, 2**40),
     state_cleanup_delay_ms=st.integers(0, 2**40),
@@ -66,6 +68,31 @@ def test_a_broken_kafka_config_is_named_without_its_value(text: str):
 
     with pytest.raises(MistakeError, match=KAFKA_CONFIG_VARIABLE):
         read_launch(arguments, {KAFKA_CONFIG_VARIABLE: text})
+
+
+def test_what_a_pod_has_no_label_for_is_not_known():
+    launch = WorkerLaunch("a:b", "k:1", "id", "worker-0", "http://c", "/s", rack="", tags={"zone": "", "team": "x"})
+
+    assert (read(launch).rack, read(launch).tags) == (None, {"team": "x"})
+
+
+def test_settings_in_files_win_over_those_of_the_object(tmp_path: Path):
+    (tmp_path / "sasl.password").write_text("hush")
+    (tmp_path / "..data").mkdir()
+    launch = WorkerLaunch(
+        "a:b", "k:1", "id", "worker-0", "http://c", "/s", kafka_config={"sasl.password": "", "a": "b"}
+    )
+    environment = {**launch.environment("s"), KAFKA_CONFIG_DIRECTORY_VARIABLE: str(tmp_path)}
+
+    arguments = make_parser().parse_args(launch.arguments())
+    assert read_launch(arguments, environment).kafka_config == {"sasl.password": "hush", "a": "b"}
+
+
+def test_a_directory_of_settings_that_is_not_there_is_named(tmp_path: Path):
+    arguments = make_parser().parse_args(WorkerLaunch("a:b", "k:1", "id", "worker-0", "http://c", "/s").arguments())
+
+    with pytest.raises(MistakeError, match=KAFKA_CONFIG_DIRECTORY_VARIABLE):
+        read_launch(arguments, {KAFKA_CONFIG_DIRECTORY_VARIABLE: str(tmp_path / "nowhere")})
 
 
 def test_a_wrong_worker_name_is_named():

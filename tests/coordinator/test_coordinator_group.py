@@ -153,6 +153,32 @@ def test_a_hot_warm_up_takes_over_without_waiting_for_a_probe() -> None:
     assert old.held(Role.ACTIVE) == ALL - warming
 
 
+def test_every_move_that_is_wanted_is_shown_with_its_reason() -> None:
+    world, _, new = a_warm_scale_out()
+    new.restore(END // 2)
+    new.post()
+    world.settle()
+
+    assert [(str(move.task), move.destination) for move in world.view.planned] == [
+        (task, "worker-1") for task in sorted(new.held(Role.WARMUP))
+    ]
+    assert world.view.planned[0].why.endswith(
+        f" warms up on worker-1, {END // 2:,} offsets left; until then worker-0 has it "
+        "(worker-0 runs 4 tasks more than worker-1)"
+    )
+
+
+def test_a_move_that_is_made_is_shown_no_more() -> None:
+    world, _, new = a_warm_scale_out()
+
+    new.restore(END)
+    new.post()
+    world.settle()
+
+    assert not world.view.pending_moves
+    assert not world.view.planned
+
+
 def test_a_warm_up_that_is_not_hot_stays_one() -> None:
     world, _, new = a_warm_scale_out()
 

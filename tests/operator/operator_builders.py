@@ -50,7 +50,7 @@ def a_manifest(**spec: Any) -> dict[str, Any]:
 
 def an_app(replicas: int = 2, *, paused: bool = False, is_going: bool = False, **changes: Any) -> App:
     app = read_app(a_manifest(workers={"replicas": replicas}, paused=paused))
-    return replace(app, is_going=is_going, **changes)
+    return replace(app, deleted_at=NOW if is_going else None, **changes)
 
 
 def a_pod(

@@ -1,6 +1,7 @@
 """A worker without a data plane, in a pod: proves who it is by its token, holds what it is given, releases on demand.
 
-Its source topic is the module of its pipeline. While the file STAND_IN_CLINGS exists it lets go of nothing.
+It reads the topics of STAND_IN_TOPICS together, and notes in the directory STAND_IN_NOTES with what it was launched.
+While the file `clings` is there it lets go of nothing. STAND_IN_FAILS says what is wrong with it: `raises`, `version`.
 """
 
 from __future__ import annotations
@@ -11,19 +12,29 @@ import signal
 import sys
 import time
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 
 from sluice_cli.commands.worker import read_launch
 from sluice_cli.main import make_parser
 from sluice_pipeline.worker.agent import Agent, heartbeat_path, secret_of
 from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, HeartbeatRequest
-from sluice_protocol.ids import JOIN, LEAVE, Epoch
-from sluice_protocol.launch import WorkerLaunch
+from sluice_protocol.ids import JOIN, LEAVE, Epoch, dead_letter_topic
+from sluice_protocol.launch import EXIT_NOT_ADMITTED, WorkerLaunch
 from sluice_protocol.route import Route
 from sluice_protocol.topology import Subtopology, TopologyDescription
+from sluice_protocol.wire import encode
 
 _LEAVE_SECONDS = 3.0
-EXIT_REFUSED = 2
+NOTES = Path(os.environ["STAND_IN_NOTES"])
+FAILS = os.environ["STAND_IN_FAILS"]
+
+
+@dataclass(frozen=True, slots=True)
+class OtherVersion(HeartbeatRequest):
+    """What no coordinator knows."""
+
+    warp: int = 9
 
 
 class Terminated(Exception):  # noqa: N818 - an event, not an error
@@ -37,8 +48,10 @@ class StandInWorker:
         self._epoch = JOIN
         self._grants: tuple[Grant, ...] = ()
         self._answers: queue.SimpleQueue[HeartbeatAnswer] = queue.SimpleQueue()
-        topic = os.environ["STAND_IN_TOPIC"]
-        self._topology = TopologyDescription(launch.application_id, (Subtopology(0, source_topics=(topic,)),))
+        topics = tuple(os.environ["STAND_IN_TOPICS"].split(","))
+        subtopology = Subtopology(0, source_topics=topics, copartitioned=(topics,))
+        application = launch.application_id
+        self._topology = TopologyDescription(application, (subtopology,), dead_letter_topic(application))
         remembered = Path(launch.state_dir) / "process-id"
         if not remembered.exists():
             remembered.write_text(str(uuid.uuid4()))
@@ -64,7 +77,7 @@ class StandInWorker:
             agent.leave(self._request(LEAVE), _LEAVE_SECONDS)
 
     def _take(self, answer: HeartbeatAnswer) -> None:
-        print(f"epoch {answer.epoch} {answer.code.value}", flush=True)
+        print("answered", f"{time.monotonic():.3f}", answer.code.value, answer.epoch, flush=True)
         if answer.code is Code.OK:
             self._carry_out(answer)
         elif answer.code is Code.FENCED:
@@ -74,28 +87,35 @@ class StandInWorker:
 
     def _carry_out(self, answer: HeartbeatAnswer) -> None:
         is_revoked = {grant.task for grant in self._grants} > {grant.task for grant in answer.grants}
-        if is_revoked and Path(os.environ["STAND_IN_CLINGS"]).exists():
+        if is_revoked and (NOTES / "clings").exists():
             time.sleep(0.2)
             return
+        if answer.grants != self._grants:
+            print("holds", f"{time.monotonic():.3f}", *(grant.task for grant in answer.grants), flush=True)
         self._epoch, self._grants = answer.epoch, answer.grants
 
     def _request(self, epoch: Epoch) -> HeartbeatRequest:
         launch = self._launch
-        return HeartbeatRequest(
+        message = OtherVersion if FAILS == "version" else HeartbeatRequest
+        return message(
             self._member_id, launch.worker, self._process_id, launch.incarnation, epoch, 0,
-            self._topology.hash(), launch.threads, topology=self._topology, grants=self._grants,
+            self._topology.hash(), launch.threads, topology=self._topology, rack=launch.rack, tags=launch.tags,
+            grants=self._grants,
         )  # fmt: skip
 
 
 def main() -> None:
     launch = read_launch(make_parser().parse_args(), os.environ)
+    (NOTES / f"{launch.app}-{launch.worker}.json").write_bytes(encode(launch))
+    if FAILS == "raises":
+        raise ZeroDivisionError("it can not be divided")
     signal.signal(signal.SIGTERM, _terminate)
     StandInWorker(launch).run()
 
 
 def _refuse(message: str) -> None:
     print(message, file=sys.stderr, flush=True)
-    os._exit(EXIT_REFUSED)
+    os._exit(EXIT_NOT_ADMITTED)
 
 
 def _terminate(*_: object) -> None:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import kopf
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from operator_builders import a_manifest
 
 from sluice_coordinator.admission import ProblemError
@@ -18,9 +17,11 @@ from sluice_devkit.kubernetes.errors import ApiError
 from sluice_operator.kube import paths
 from sluice_operator.kube.client import Kube, KubeError
 from sluice_operator.kube.elector import Elector, LeaseSettings, LostError
+from sluice_operator.kube.event_log import EventLog
 from sluice_operator.kube.tokens import PodCaller, TokenAdmission
 from sluice_operator.observed import read_app
 from sluice_operator.spec.model import API_VERSION, KIND
+from sluice_operator.status import Event
 from sluice_protocol.wire import to_json
 
 pytestmark = pytest.mark.kubernetes
@@ -53,9 +54,29 @@ def test_defaults_are_those_of_the_types(kubernetes: KubernetesCluster, namespac
         ({"assignment": {"strategy": "Best"}}, r"spec.assignment.strategy.*supported values"),
         ({"assignment": {"maxWarmupReplicas": 0}}, r"spec.assignment.maxWarmupReplicas"),
         ({"assignment": {"probingRebalanceInterval": "soon"}}, r"spec.assignment.probingRebalanceInterval"),
+        ({"assignment": {"probingRebalanceInterval": "0s0ms"}}, r"spec.assignment.probingRebalanceInterval"),
         ({"pipeline": {"module": "no attribute", "image": "i"}}, r"spec.pipeline.module"),
         ({"applicationId": ".."}, r"applicationId can't be part of a topic name"),
         ({"kafka": {"bootstrapServers": "k:1", "config": {"group.id": "x"}}}, r"kafka.config may not hold"),
+        (
+            {"kafka": {"bootstrapServers": "k:1", "secretRef": {"name": "s", "settings": {"group.id": "x"}}}},
+            r"secretRef.settings may not hold",
+        ),
+        (
+            {
+                "kafka": {
+                    "bootstrapServers": "k:1",
+                    "config": {"sasl.password": "x"},
+                    "secretRef": {"name": "s", "settings": {"sasl.password": "x"}},
+                }
+            },
+            r"a setting is either in kafka.config or in kafka.secretRef.settings",
+        ),
+        ({"assignment": {"balanced": {"statefulBalance": 0, "subtopologyBalance": 0}}}, r"may not both be 0"),
+        ({"assignment": {"rackAware": {"tags": ["zone", "zone"]}}}, r"spec.assignment.rackAware.tags.*Duplicate"),
+        ({"assignment": {"rackAware": {"strategy": "Some"}}}, r"spec.assignment.rackAware.strategy"),
+        ({"rollout": "Fast"}, r"spec.rollout"),
+        ({"deletionPolicy": "Sometimes"}, r"spec.deletionPolicy"),
     ],
 )
 def test_what_can_not_work_is_refused_by_name(
@@ -66,7 +87,7 @@ def test_what_can_not_work_is_refused_by_name(
     assert refused.value.status == 422
 
 
-@pytest.mark.parametrize("name", ["a.b", "n" * 41])
+@pytest.mark.parametrize("name", ["a.b", "n" * 41, "1a"])
 def test_a_name_that_pods_can_not_bear_is_refused(kubernetes: KubernetesCluster, namespace: str, name: str):
     with pytest.raises(ApiError, match=r"metadata\.name may have"):
         kubernetes.client.create(paths.apps(namespace), streams_app(name))
@@ -87,30 +108,6 @@ def test_what_others_depend_on_is_immutable(
 
     with pytest.raises(ApiError, match=message):
         kubernetes.client.patch(paths.app((namespace, "flights")), {"spec": change})
-
-
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    field=st.sampled_from(
-        [("kafka", "bootstrapServers"), ("pipeline", "module"), ("pipeline", "image"), ("workers", "replicas"),
-         ("workers", "threads"), ("assignment", "strategy"), ("assignment", "acceptableRecoveryLag"),
-         ("assignment", "numStandbyReplicas"), ("assignment", "probingRebalanceInterval")]
-    ),
-    value=st.one_of(st.integers(-(2**63), 2**63 - 1), st.text(max_size=20), st.booleans(), st.lists(st.integers())),
-)  # fmt: skip
-def test_whatever_the_server_takes_the_operator_can_read(
-    kubernetes: KubernetesCluster, namespace: str, field: tuple[str, str], value: Any
-):
-    body = streams_app()
-    body["metadata"] = {"generateName": "fuzz-"}
-    body["spec"].setdefault(field[0], {})[field[1]] = value
-    try:
-        taken = kubernetes.client.call("POST", f"{paths.apps(namespace)}?dryRun=All", body)
-    except ApiError as refused:
-        assert (refused.status, field[1] in refused.message) == (422, True)  # noqa: PT017 - it need not be refused
-    else:
-        taken["metadata"]["resourceVersion"] = "1"  # a dry run has none
-        assert read_app(taken).problem is None
 
 
 # The Lease.
@@ -263,6 +260,26 @@ async def allows(check: Coroutine[Any, Any, None]) -> bool:
         assert refused.status == 403  # noqa: PT017 - it need not be refused
         return False
     return True
+
+
+# Events.
+
+
+def test_what_is_said_again_is_counted_and_what_can_not_be_said_stops_nothing(
+    kubernetes: KubernetesCluster, namespace: str
+):
+    kubernetes.client.create(paths.apps(namespace), streams_app())
+    app = read_app(kubernetes.client.get(paths.app((namespace, "flights"))))
+
+    async def story(kube: Kube) -> None:
+        log = EventLog(kube)
+        for message in ("first", "second", "first"):
+            await log.post(app, Event("Warning", "Tried", message))
+        await log.post(replace(app, namespace="nowhere"), Event("Normal", "Tried", "third"))
+
+    run(kubernetes, story)
+    said = {item["message"]: item["count"] for item in kubernetes.client.list(paths.events(namespace))}
+    assert said == {"first": 2, "second": 1}
 
 
 # The client.

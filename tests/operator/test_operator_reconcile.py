@@ -264,7 +264,7 @@ def test_a_template_may_set_everything_else(template: dict[str, Any]):
 SECRET_REF = {"name": "kafka", "settings": {"sasl.password": "password"}}
 
 
-def secret(**data: str) -> dict[str, Any]:
+def secret(data: dict[str, str]) -> dict[str, Any]:
     return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
 
 
@@ -273,7 +273,7 @@ def secretive() -> App:
 
 
 def test_the_operators_clients_get_what_the_secret_holds():
-    app = with_credentials(secretive(), secret(password="hunter2"))
+    app = with_credentials(secretive(), secret({"password": "hunter2"}))
 
     assert app.spec is not None
     assert app.spec.coordinator_settings("", "", app.credentials).kafka_config == {"sasl.password": "hunter2"}
@@ -285,7 +285,7 @@ def test_the_operators_clients_get_what_the_secret_holds():
     [
         (None, Reason.SECRET_NOT_FOUND),
         ({}, Reason.SECRET_KEY_MISSING),
-        (secret(user="x"), Reason.SECRET_KEY_MISSING),
+        (secret({"user": "x"}), Reason.SECRET_KEY_MISSING),
         ({"data": {"password": base64.b64encode(b"\xff").decode()}}, Reason.SECRET_KEY_MISSING),
     ],
 )
@@ -299,7 +299,7 @@ def test_a_secret_that_does_not_hold_it_is_a_problem(found: Any, reason: Reason)
 
 
 def test_workers_get_the_secret_as_files_and_no_pod_says_what_is_in_it():
-    app = with_credentials(secretive(), secret(password="hunter2"))
+    app = with_credentials(secretive(), secret({"password": "hunter2"}))
     assert app.spec is not None
     pod = pod_manifest("flights", "default", "app-uid", 0, app.spec, COORDINATOR, app.credentials)
 
@@ -311,7 +311,7 @@ def test_workers_get_the_secret_as_files_and_no_pod_says_what_is_in_it():
 def test_a_changed_secret_makes_pods_outdated():
     revisions = {
         revision("flights", "default", app.spec, COORDINATOR, app.credentials)  # type: ignore[arg-type]
-        for app in (with_credentials(secretive(), secret(password=password)) for password in ("a", "b", "b"))
+        for app in (with_credentials(secretive(), secret({"password": password})) for password in ("a", "b", "b"))
     }
 
     assert len(revisions) == 2

@@ -5,16 +5,19 @@ What people do with an application, and what they then see.
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Consumer, TopicPartition
 
+from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.kubernetes.errors import ApiError
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
@@ -23,11 +26,14 @@ from sluice_devkit.process_guard import ProcessGuard
 from sluice_operator.kube import paths
 from sluice_operator.observed import FINALIZER, Part
 from sluice_operator.spec.model import API_VERSION, KIND
+from sluice_protocol.ids import dead_letter_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
 
 HERE = Path(__file__).parent
 SECONDS = 90.0
+PLANTED = "a-secret-that-nobody-should-see"
+LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "flights"}
 PARTITIONS = 4
 
 
@@ -78,15 +84,26 @@ class Flights:
         program.parent.mkdir(exist_ok=True)
         program.write_text(f'#!/bin/sh\nexec {sys.executable} {HERE / "stand_in_worker.py"} "$@"\n')
         program.chmod(0o755)
+        self.image = self.make_image(self.topic)
+
+    def make_image(self, *topics: str, fails: str = "") -> str:
+        """The name of an image whose workers read these topics together. `fails`: see the stand-in worker."""
         environment = {
             **of_this_machine(),
-            "PATH": f"{program.parent}:{os.environ['PATH']}",
+            "PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-            "STAND_IN_TOPIC": self.topic,
-            "STAND_IN_CLINGS": str(self.clings),
+            "STAND_IN_TOPICS": ",".join(topics),
+            "STAND_IN_NOTES": str(self.directory),
+            "STAND_IN_FAILS": fails,
         }
-        self.image = f"stand-in-{self.namespace}"
-        self.nodes.add_image(self.image, Image(environment=environment))
+        name = f"stand-in-{self.namespace}-{len(topics)}{fails}"
+        self.nodes.add_image(name, Image(environment=environment))
+        return name
+
+    def launch(self) -> dict[str, Any]:
+        """With what worker-0 was launched last."""
+        said: dict[str, Any] = json.loads((self.directory / f"{self.name}-worker-0.json").read_text())
+        return said
 
     @property
     def clings(self) -> Path:
@@ -179,6 +196,14 @@ class Flights:
         return paths.app((self.namespace, self.name))
 
 
+def topics_of(admin: Any) -> set[str]:
+    return set(admin.list_topics(timeout=30).topics)
+
+
+def groups_of(admin: Any) -> set[str]:
+    return {group.group_id for group in admin.list_consumer_groups(request_timeout=30).result().valid}
+
+
 @pytest.fixture(scope="module")
 def operator(kubernetes: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
     log = tmp_path_factory.mktemp("operator") / "operator.log"
@@ -186,6 +211,22 @@ def operator(kubernetes: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         running = Operator(kubernetes, guard, kubernetes.namespace("sluice-system"), log, free_ports(2))
         running.start()
         yield running
+
+
+@pytest.fixture
+def guarded_kafka() -> Iterator[KafkaCluster]:
+    """A broker to which one has to log in."""
+    users = f'username="broker" password="{PLANTED}" user_broker="{PLANTED}" user_flights="{PLANTED}"'
+    login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
+    properties = {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": login,
+    }
+    with KafkaCluster(properties=properties) as cluster:
+        yield cluster
 
 
 @pytest.fixture
@@ -432,6 +473,48 @@ def test_without_a_garbage_collector_the_finalizer_does_it(flights: Flights):
         flights.kubernetes.thaw("kube-controller-manager")
 
 
+def test_topics_and_group_go_with_the_application_where_asked(flights: Flights, admin: Any):
+    flights.apply(replicas=1, deletionPolicy="Delete")
+    flights.wait_ready(1)
+    group = f"{flights.namespace}-flights"
+    dead_letters = dead_letter_topic(group)
+    assert dead_letters in topics_of(admin)
+    consumer = Consumer({"bootstrap.servers": flights.bootstrap_servers, "group.id": group})
+    consumer.commit(offsets=[TopicPartition(flights.topic, 0, 0)], asynchronous=False)
+    consumer.close()
+    assert group in groups_of(admin)
+
+    flights.kubernetes.client.delete(flights.path)
+    flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))
+
+    flights.wait_for("its topic is gone", lambda: dead_letters not in topics_of(admin))
+    assert flights.topic in topics_of(admin)
+    assert group not in groups_of(admin)
+
+
+def test_an_end_that_can_not_reach_kafka_says_so(flights: Flights):
+    flights.apply(replicas=0, deletionPolicy="Delete", kafka={"bootstrapServers": "127.0.0.1:1"})
+    flights.wait_condition("KafkaReachable", "False", "KafkaUnreachable")
+
+    flights.kubernetes.client.delete(flights.path)
+    message = flights.wait_condition("Ready", "False", "TopicsNotDeleted")
+
+    assert "127.0.0.1:1" in message
+    flights.patch(deletionPolicy="Retain")  # or wait for 5 minutes
+    flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))
+
+
+def test_a_deleted_namespace_goes_with_its_applications(flights: Flights):
+    doomed = replace(flights, namespace=flights.kubernetes.namespace(f"{flights.namespace}-doomed"))
+    doomed.apply(replicas=2, deletionPolicy="Delete")
+    doomed.wait_ready(2)
+    path = f"/api/v1/namespaces/{doomed.namespace}"
+
+    doomed.kubernetes.client.delete(path)
+
+    doomed.wait_for("the namespace is gone", lambda: not doomed.kubernetes.client.exists(path))
+
+
 def test_volumes_may_outlive_the_application(flights: Flights):
     flights.apply(workers={"replicas": 1, "stateVolume": {"size": "1Gi", "retentionPolicy": {"whenDeleted": "Retain"}}})
     flights.wait_ready(1)
@@ -459,10 +542,98 @@ def test_a_second_application_with_the_same_id_is_refused_by_the_name_of_the_fir
 
 def test_an_image_that_can_not_be_pulled_is_named_and_mended_by_another(flights: Flights):
     flights.apply(replicas=1, image="nobody/knows:this")
-    flights.wait_for("it says so", lambda: "ImagePull" in flights.condition("Ready")[2])
+    assert "nobody/knows:this" in flights.wait_condition("Ready", "False", "ImageNotPulled")
 
     flights.patch(pipeline={"image": flights.image})
     flights.wait_ready(1)
+
+
+def test_a_secret_that_is_not_there_is_named_and_a_changed_one_replaces_the_workers(flights: Flights):
+    secrets = f"/api/v1/namespaces/{flights.namespace}/secrets"
+    reference = {"name": "kafka", "settings": {"client.id": "id"}}
+    flights.apply(replicas=1, kafka={"bootstrapServers": flights.bootstrap_servers, "secretRef": reference})
+    flights.wait_condition("Ready", "False", "SecretNotFound")
+
+    flights.kubernetes.client.create(secrets, {"metadata": {"name": "kafka"}, "stringData": {"other": "x"}})
+    assert "'id'" in flights.wait_condition("Ready", "False", "SecretKeyMissing")
+
+    flights.kubernetes.client.patch(f"{secrets}/kafka", {"stringData": {"id": PLANTED}})
+    flights.wait_ready(1)
+    pods = flights.pods()
+    assert flights.launch()["kafkaConfig"]["client.id"] == PLANTED
+    assert PLANTED not in json.dumps(flights.kubernetes.client.get(f"{paths.pods(flights.namespace)}/flights-worker-0"))
+
+    flights.kubernetes.client.patch(f"{secrets}/kafka", {"stringData": {"id": "another"}})
+    flights.wait_for("a worker has the new one", lambda: flights.launch()["kafkaConfig"]["client.id"] == "another")
+    assert flights.pods()["flights-worker-0"] != pods["flights-worker-0"]
+    flights.wait_ready(1)
+    assert PLANTED not in flights.operator_log.read_text()
+    assert PLANTED not in json.dumps(flights.kubernetes.client.get(flights.path))
+
+
+def test_refused_credentials_are_named_and_mended_in_the_secret(flights: Flights, guarded_kafka: KafkaCluster):
+    secrets = f"/api/v1/namespaces/{flights.namespace}/secrets"
+    flights.kubernetes.client.create(secrets, {"metadata": {"name": "kafka"}, "stringData": {"password": "wrong"}})
+    reference = {"name": "kafka", "settings": {"sasl.password": "password"}}
+    kafka = {"bootstrapServers": guarded_kafka.bootstrap_servers, "config": LOGIN, "secretRef": reference}
+
+    flights.apply(replicas=1, kafka=kafka)
+    message = flights.wait_condition("KafkaReachable", "False", "KafkaRefused")
+    assert "wrong" not in message
+
+    flights.kubernetes.client.patch(f"{secrets}/kafka", {"stringData": {"password": PLANTED}})
+    flights.wait_condition("KafkaReachable", "True", "KafkaAnswers")
+
+
+def test_a_worker_tells_its_zone_and_its_tags(flights: Flights, nodes: NodeAgent):
+    flights.apply(replicas=1, assignment={"rackAware": {"strategy": "MinTraffic", "tags": ["zone", "none"]}})
+    flights.wait_ready(1)
+
+    zone = nodes.nodes[flights.node_of("flights-worker-0")]
+    assert (flights.launch()["rack"], flights.launch()["tags"]) == (zone, {"zone": zone})
+
+
+@pytest.mark.parametrize(
+    ("fails", "reason", "words"),
+    [
+        ("raises", "WorkerCrashing", "it can not be divided"),
+        ("version", "WorkerNotAdmitted", "unknown field 'warp'"),
+    ],
+)
+def test_a_worker_that_ends_again_and_again_is_quoted_and_mended_by_a_changed_spec(
+    flights: Flights, fails: str, reason: str, words: str
+):
+    flights.apply(replicas=1, image=flights.make_image(flights.topic, fails=fails))
+    assert words in flights.wait_condition("Ready", "False", reason)
+
+    flights.patch(pipeline={"image": flights.image})
+    flights.wait_ready(1)
+
+
+def test_a_template_that_sets_what_is_not_its_own_is_named_and_mended(flights: Flights):
+    template = {"spec": {"restartPolicy": "Never"}}
+    flights.apply(workers={"replicas": 1, "stateVolume": {"size": "1Gi"}, "template": template})
+    assert "restartPolicy" in flights.wait_condition("Ready", "False", "TemplateNotAllowed")
+
+    flights.patch(workers={"template": {"spec": {"restartPolicy": None}}})
+    flights.wait_ready(1)
+
+
+def test_a_template_that_the_api_refuses_is_named_and_mended(flights: Flights):
+    template = {"spec": {"priorityClassName": "nobody-knows-this"}}
+    flights.apply(workers={"replicas": 1, "stateVolume": {"size": "1Gi"}, "template": template})
+    assert "nobody-knows-this" in flights.wait_condition("Ready", "False", "PodsRefused")
+
+    flights.patch(workers={"template": {"spec": {"priorityClassName": None}}})
+    flights.wait_ready(1)
+
+
+def test_topics_that_do_not_fit_together_are_named(flights: Flights, topics: Any):
+    other = topics.create("other", PARTITIONS + 1)
+    flights.apply(replicas=1, image=flights.make_image(flights.topic, other))
+
+    message = flights.wait_condition("TopologyValid", "False", "IncorrectlyPartitionedTopics")
+    assert f"{flights.topic} has {PARTITIONS}" in message
 
 
 def test_a_missing_source_topic_is_named(flights: Flights):

@@ -57,5 +57,5 @@ subjects:
   verbs: [get]
 - apiGroups: [""]
   resources: [events]
-  verbs: [create, patch]
+  verbs: [get, create, patch]
 {{- end }}

@@ -8,10 +8,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice_cli.decision_flags import add_decision_flags, read_assignment
 from sluice_cli.errors import MistakeError
 from sluice_cli.kafka_config import read_kafka_config
-from sluice_cli.parsing import at_least, duration
+from sluice_cli.parsing import Parser, at_least, duration
 from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE, SECRET_VARIABLE
 
 if TYPE_CHECKING:
@@ -44,6 +43,23 @@ def add_parser(commands: Any) -> None:
     parser.add_argument(
         "--replication-factor", type=int, default=-1, metavar="N", help="of internal topics (default: the broker's)"
     )
+    parser.when_chosen(_add_decisions)
+
+
+def execute(arguments: argparse.Namespace) -> int:
+    """Run the coordinator until it is asked to end."""
+    secret = os.environ.get(SECRET_VARIABLE)
+    if not secret:
+        raise MistakeError(f"{SECRET_VARIABLE} is not set; it must hold the secret that the workers send")
+
+    from sluice_coordinator.main import run_coordinator
+
+    return run_coordinator(read_settings(arguments, os.environ), secret)
+
+
+def _add_decisions(parser: Parser) -> None:
+    from sluice_cli.decision_flags import add_decision_flags
+
     decisions = parser.add_argument_group("decisions")
     add_decision_flags(decisions)
     decisions.add_argument(
@@ -62,19 +78,9 @@ def add_parser(commands: Any) -> None:
     )
 
 
-def execute(arguments: argparse.Namespace) -> int:
-    """Run the coordinator until it is asked to end."""
-    secret = os.environ.get(SECRET_VARIABLE)
-    if not secret:
-        raise MistakeError(f"{SECRET_VARIABLE} is not set; it must hold the secret that the workers send")
-
-    from sluice_coordinator.main import run_coordinator
-
-    return run_coordinator(read_settings(arguments, os.environ), secret)
-
-
 def read_settings(arguments: argparse.Namespace, environment: Mapping[str, str]) -> CoordinatorSettings:
     """The settings that the flags and the environment describe. Raises MistakeError."""
+    from sluice_cli.decision_flags import read_assignment
     from sluice_coordinator.settings import CoordinatorSettings
 
     try:

@@ -7,9 +7,8 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sluice_cli.decision_flags import add_decision_flags, read_assignment
 from sluice_cli.errors import MistakeError
-from sluice_cli.parsing import at_least, duration, pairs
+from sluice_cli.parsing import Parser, at_least, duration, pairs
 
 if TYPE_CHECKING:
     from sluice_cli.local.settings import LocalSettings
@@ -47,7 +46,7 @@ def add_parser(commands: Any) -> None:
         help="how many to begin with; what `sluice scale` says later holds until this flag is changed (default: 1)",
     )
     _add_worker_flags(parser.add_argument_group("each worker"))
-    add_decision_flags(parser.add_argument_group("assignment"))
+    parser.when_chosen(_add_decision_flags)
 
 
 def execute(arguments: argparse.Namespace) -> int:
@@ -84,7 +83,14 @@ def _add_worker_flags(group: Any) -> None:
     )
 
 
+def _add_decision_flags(parser: Parser) -> None:
+    from sluice_cli.decision_flags import add_decision_flags
+
+    add_decision_flags(parser.add_argument_group("assignment"))
+
+
 def _settings(arguments: argparse.Namespace) -> LocalSettings:
+    from sluice_cli.decision_flags import read_assignment
     from sluice_cli.local.settings import LocalSettings
     from sluice_cli.running.directory import DEFAULT_ROOT
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from sluice_cli.running.view import LocalView, ProcessView
 from sluice_cli.status.numbers import show_bytes, show_count, show_percent, show_plural, show_seconds
@@ -23,10 +23,20 @@ _NOTHING = "-"
 
 def report(local: LocalView, group: GroupView | None, now_ms: int, *, wide: bool = False) -> list[Line]:
     """The whole report. `group` is None while the coordinator doesn't answer; `now_ms` since the epoch."""
-    lines = [_headline(local, group), EMPTY, *_workers(local, group, now_ms, wide=wide)]
+    processes = {process.name: process for process in local.workers}
+    lines = [_headline(local, group), EMPTY, *_workers(processes, group, now_ms, wide=wide)]
     if group is not None and group.tasks:
         lines += [EMPTY, *_tasks(group, wide=wide)]
-    sentences = list(_sentences(local, group))
+    sentences = [*_sentences_of_processes(local), *_sentences(group)]
+    return [*lines, EMPTY, *sentences] if sentences else lines
+
+
+def group_report(group: GroupView, now_ms: int, *, wide: bool = False) -> list[Line]:
+    """The part that a coordinator knows alone: members, tasks, facts."""
+    lines = _workers(None, group, now_ms, wide=wide)
+    if group.tasks:
+        lines += [EMPTY, *_tasks(group, wide=wide)]
+    sentences = list(_sentences(group))
     return [*lines, EMPTY, *sentences] if sentences else lines
 
 
@@ -47,14 +57,20 @@ def _leaving(running: int, local: LocalView) -> str:
     return f"{show_plural(running, 'worker')} run, {running - local.desired} of them leaving"
 
 
-def _workers(local: LocalView, group: GroupView | None, now_ms: int, *, wide: bool) -> list[Line]:
+def _workers(
+    processes: Mapping[str, ProcessView] | None, group: GroupView | None, now_ms: int, *, wide: bool
+) -> list[Line]:
+    """Without processes there are no columns about them."""
     members = {member.worker: member for member in group.members} if group else {}
-    processes = {process.name: process for process in local.workers}
     head = ["WORKER", "STATE", "PID", "TASKS", "LOAD", "BUSY", "HEARD"]
     if wide:
         head += ["EPOCH", "RESTARTS", "RESTORED", "PROCESS ID"]
-    names = sorted(members.keys() | processes.keys(), key=worker_slot)
-    rows = [_worker(name, processes.get(name), members.get(name), group, now_ms, wide=wide) for name in names]
+    known = processes or {}
+    names = sorted(members.keys() | known.keys(), key=worker_slot)
+    rows = [_worker(name, known.get(name), members.get(name), group, now_ms, wide=wide) for name in names]
+    if processes is None:
+        kept = [column for column, title in enumerate(head) if title not in ("PID", "RESTARTS")]
+        head, rows = [head[column] for column in kept], [[row[column] for column in kept] for row in rows]
     return table(head, rows, right=("PID", "TASKS", "LOAD", "BUSY", "HEARD", "RESTARTS", "RESTORED"))
 
 
@@ -124,9 +140,12 @@ def _task(task: TaskView, *, wide: bool) -> list[Span]:
     return cells
 
 
-def _sentences(local: LocalView, group: GroupView | None) -> Iterable[Line]:
+def _sentences_of_processes(local: LocalView) -> Iterable[Line]:
     for process in (local.coordinator, *local.workers):
         yield from _process_sentences(process)
+
+
+def _sentences(group: GroupView | None) -> Iterable[Line]:
     if group is None:
         return
     yield from (line(sentence, "red") for sentence in grievances(group))

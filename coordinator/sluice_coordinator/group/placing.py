@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from sluice_assignor import Assignment, Copy, Decision, GroupState, MoveReason, Task, Worker
+from sluice_assignor import Assignment, Copy, Decision, GroupState, Move, MoveReason, Task, Worker
 from sluice_coordinator.group.config import Racks
 from sluice_coordinator.group.members import Member
 from sluice_protocol.heartbeat import RUNNING, Role, TaskCopy
@@ -50,7 +50,8 @@ class Step:
     """One decision as the group uses it.
 
     `wanted`: what each worker should hold. `targets`: where each active replica should end up. `awaited`: copies that
-    are to become something better once they are hot. `reasons`: why an active replica changes its worker.
+    are to become something better once they are hot. `reasons`: why an active replica changes its worker. `moves`: all
+    that it changes, and the `names` of the workers in them.
     """
 
     wanted: Mapping[str, Mapping[TaskId, Role]] = field(default_factory=dict)
@@ -58,6 +59,8 @@ class Step:
     awaited: frozenset[tuple[str, TaskId]] = frozenset()
     reasons: Mapping[TaskId, str] = field(default_factory=dict)
     follow_up: bool = False
+    moves: tuple[Move, ...] = ()
+    names: Mapping[UUID, str] = field(default_factory=dict)
 
 
 def group_state(
@@ -70,6 +73,7 @@ def group_state(
 ) -> GroupState:
     """The group at this moment. A task that is being let go still counts as held by whom it was granted to."""
     ends, sources = end_offset_sums or {}, plan.sources()
+    sizes = _state_bytes(members, ends)
     tasks = {
         task: Task(
             task,
@@ -77,6 +81,7 @@ def group_state(
             end_offset_sum=ends.get(task, 0),
             source_racks=_racks(task, sources[task], racks),
             changelog_racks=_racks(task, changelogs, racks),
+            state_bytes=sizes.get(task) if changelogs else None,
         )
         for task, changelogs in plan.tasks().items()
     }
@@ -102,7 +107,20 @@ def step_of(decision: Decision, members: Sequence[Member]) -> Step:
         awaited=_awaited(decision, names),
         reasons={move.task: move.reason.value for move in decision.moves if move.reason not in _NOT_OF_THE_ACTIVE},
         follow_up=decision.follow_up,
+        moves=decision.moves,
+        names=names,
     )
+
+
+def _state_bytes(members: Sequence[Member], ends: Mapping[TaskId, int]) -> dict[TaskId, int]:
+    """The size of the largest whole copy of each task, of which there is one: running, or read to the end."""
+    sizes: dict[TaskId, int] = {}
+    for member in members:
+        for task, copy in member.copies.items():
+            is_whole = copy.offset_sum == RUNNING or (task in ends and copy.offset_sum >= ends[task])
+            if is_whole and copy.size_bytes > sizes.get(task, 0):
+                sizes[task] = copy.size_bytes
+    return sizes
 
 
 def _racks(task: TaskId, topics: Collection[str], racks: Racks) -> tuple[frozenset[str], ...]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
+from sluice_assignor import Move, MoveReason, explain
 from sluice_coordinator.group.core import Group
 from sluice_coordinator.group.holdings import Held
 from sluice_coordinator.group.members import Member
 from sluice_coordinator.group.reconcile import matches
 from sluice_protocol.heartbeat import RUNNING, UNKNOWN, Role
 from sluice_protocol.ids import TaskId
-from sluice_protocol.view import GroupView, MemberView, TaskView
+from sluice_protocol.view import GroupView, MemberView, PlannedMoveView, TaskView
+
+PLANNED_SHOWN = 20
+"""So many planned moves are told, with their reasons; `pending_moves` counts all."""
 
 
 def group_view(group: Group) -> GroupView:
@@ -27,6 +32,7 @@ def group_view(group: Group) -> GroupView:
         moves=tuple(group.moves.completed),
         statuses=group.statuses,
         pending_moves=pending_moves(group),
+        planned=tuple(islice(_planned(group), PLANNED_SHOWN)),
         acceptable_recovery_lag=group.config.assignment.acceptable_recovery_lag,
     )
 
@@ -35,6 +41,26 @@ def pending_moves(group: Group) -> int:
     """How many active replicas are not (yet) where they should end up."""
     holders = {task: member.worker for member in group.members for task in member.holdings.tasks(Role.ACTIVE)}
     return sum(holders.get(task) != target for task, target in group.stepping.step.targets.items())
+
+
+def _planned(group: Group) -> Iterator[PlannedMoveView]:
+    """Told with what is left to restore by now."""
+    step = group.stepping.step
+    members = {member.worker: member for member in group.members}
+    for move in step.moves:
+        member = members.get(step.names[move.destination])
+        if member is not None and not _is_made(move, member):
+            left = member.lag(move.task, group.stepping.end_offset_sums.get(move.task))
+            now = move if left is None else move._replace(left_to_restore=left)
+            yield PlannedMoveView(move.task, member.worker, explain(now, step.names))
+
+
+def _is_made(move: Move, member: Member) -> bool:
+    """A copy on its way is at its place with a later decision only."""
+    if move.reason in (MoveReason.WARMING, MoveReason.WAITING_FOR_SLOT):
+        return False
+    role = Role.STANDBY if move.reason is MoveReason.STANDBY else Role.ACTIVE
+    return move.task in member.holdings.tasks(role)
 
 
 def _everybody(group: Group) -> list[Member]:

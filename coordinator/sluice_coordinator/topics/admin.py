@@ -122,6 +122,18 @@ class TopicAdmin:
         for name, future in futures.items():
             self._await(future, missing=KafkaError.TOPIC_ALREADY_EXISTS, what=f"internal topic {name} can't be created")
 
+    def delete(self, topics: Sequence[str], group: str) -> None:
+        """Delete the topics and the consumer group, as far as they are there. Raises KafkaUnreachableError or
+        KafkaRefusedError."""
+        if topics:
+            gone = self._admin.delete_topics(
+                list(topics), operation_timeout=_REQUEST_SECONDS, request_timeout=_REQUEST_SECONDS
+            )
+            for name, future in gone.items():
+                self._await(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART, what=f"topic {name} can't be deleted")
+        for future in self._admin.delete_consumer_groups([group], request_timeout=_REQUEST_SECONDS).values():
+            self._await(future, missing=KafkaError.GROUP_ID_NOT_FOUND, what=f"consumer group {group} can't be deleted")
+
     def end_offset_sums(self, changelogs: Mapping[TaskId, Sequence[str]]) -> dict[TaskId, int]:
         """The last stable offsets of each task's changelogs, summed: the ends that a copy can reach."""
         partitions = {

@@ -46,6 +46,16 @@ def topics_of(topology: TopologyDescription) -> set[str]:
     return named | ({topology.dead_letter_topic} if topology.dead_letter_topic else set())
 
 
+def internal_topics(topology: TopologyDescription) -> set[str]:
+    """Every topic that is made for the application alone."""
+    named = {
+        topic
+        for subtopology in topology.subtopologies
+        for topic in (*subtopology.changelog_topics, *subtopology.repartition_source_topics)
+    }
+    return named | ({topology.dead_letter_topic} if topology.dead_letter_topic else set())
+
+
 def plan_topics(topology: TopologyDescription, present: Mapping[str, int]) -> TopicPlan | Status:
     """Plan on the topics that are present, each with its number of partitions."""
     missing = _missing_sources(topology, present)

@@ -38,6 +38,7 @@ from sluice_devkit.node_agent.volumes import PodDirectory, Volumes
 from sluice_devkit.process_guard import ProcessGuard
 
 _DEFAULT_GRACE_SECONDS = 30
+_LAST_WORDS_BYTES = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +76,7 @@ class PodRunner:
         self._is_gone = asyncio.Event()
         self._environment: dict[str, str] = {}
         self._place: Place | None = None
+        self._log_start = 0
         self._gates_changed = asyncio.Event()
         if is_ending(pod):
             self._is_over.set()
@@ -182,6 +184,7 @@ class PodRunner:
         values = [("POD_IP", self.address), *await volumes.values(self.pod)]
         self._environment = environment_of(self.pod, image, values, links, place)
         self._place = place
+        self._log_start = self.directory.log.stat().st_size if self.directory.log.exists() else 0
         command = command_of(self._spec, image, self._environment, place)
         try:
             container = self._run(command)
@@ -217,8 +220,17 @@ class PodRunner:
             for task in (exited, ill, over):
                 task.cancel()
         self.container = None
-        self._facts = self._facts.terminated(termination(status, started_at, now(), container.container_id))
+        ending = termination(status, started_at, now(), container.container_id, self._last_words(status))
+        self._facts = self._facts.terminated(ending)
         return status
+
+    def _last_words(self, status: int) -> str:
+        """The end of the container's log, for those who want it in its status."""
+        if status == 0 or self._spec.get("terminationMessagePolicy") != "FallbackToLogsOnError":
+            return ""
+        with self.directory.log.open("rb") as log:
+            log.seek(max(self._log_start, self.directory.log.stat().st_size - _LAST_WORDS_BYTES))
+            return log.read().decode(errors="replace")
 
     async def _terminate(self, container: ContainerProcess, exited: asyncio.Task[int]) -> None:
         """Ask it to end, and kill it when its grace is over, or at once when nobody waits for the pod any longer."""

@@ -8,9 +8,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from sluice_assignor import AssignmentConfig
+from sluice_assignor import (
+    AssignmentConfig,
+    BalancedParameters,
+    IncrementalParameters,
+    OptimalParameters,
+    RackAwareStrategy,
+)
+from sluice_assignor.model import MAX_COST, MAX_TAG_KEY_LENGTH, MAX_TAGS
 from sluice_assignor.strategies import STRATEGIES
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_operator.spec.described import described, rules
@@ -27,7 +35,27 @@ _ASSIGNMENT = AssignmentConfig()
 _COORDINATOR: dict[str, Any] = {field.name: field.default for field in fields(CoordinatorSettings)}
 _LAUNCH: dict[str, Any] = {field.name: field.default for field in fields(WorkerLaunch)}
 
-DURATION = {"pattern": r"^([0-9]+(ms|d|h|m|s))+$", "maxLength": 20}
+_BALANCED, _INCREMENTAL, _OPTIMAL = _ASSIGNMENT.balanced, _ASSIGNMENT.incremental, _ASSIGNMENT.optimal
+
+NO_CREDENTIALS: Mapping[str, str] = MappingProxyType({})
+
+WEIGHT = {"minimum": 0, "maximum": 1_000_000}
+
+
+def _hundredths(weight: float) -> int:
+    """A CRD has no floats."""
+    return round(weight * 100)
+
+
+def _word(strategy: RackAwareStrategy) -> str:
+    """As an enumeration of Kubernetes writes it."""
+    return "".join(part.capitalize() for part in strategy.value.split("_"))
+
+
+_UNIT = "(ms|d|h|m|s)"
+DURATION = {"pattern": rf"^([0-9]+{_UNIT})*0*[1-9][0-9]*{_UNIT}([0-9]+{_UNIT})*$", "maxLength": 20}
+"""Longer than 0."""
+
 _NUMBER = r"([0-9]+(\.[0-9]*)?|\.[0-9]+)"
 QUANTITIES = {
     "type": "object",
@@ -41,10 +69,36 @@ QUANTITIES = {
 
 @rules(
     (
+        "!('bootstrap.servers' in self.settings || 'group.id' in self.settings || 'transactional.id' in self.settings)",
+        "kafka.secretRef.settings may not hold bootstrap.servers, group.id or transactional.id",
+    ),
+)
+@dataclass(frozen=True, slots=True)
+class SecretRef:
+    """A Secret with settings that nobody else should read."""
+
+    name: str = described(
+        "A Secret in the namespace of the StreamsApp. When its content changes, workers are replaced as for a changed "
+        "spec.",
+        pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", maxLength=253,
+    )  # fmt: skip
+    settings: Mapping[str, str] = described(
+        "The librdkafka settings that it holds, and the key of each: `{sasl.password: password}`. Workers get them as "
+        "files.", minProperties=1, maxProperties=32,
+        additionalProperties={"type": "string", "minLength": 1, "maxLength": 253, "pattern": r"^[-._a-zA-Z0-9]+$"},
+    )  # fmt: skip
+
+
+@rules(
+    (
         "!has(self.config) || !('bootstrap.servers' in self.config || 'group.id' in self.config || "
         "'transactional.id' in self.config)",
         "kafka.config may not hold bootstrap.servers (use kafka.bootstrapServers), group.id or transactional.id "
         "(they follow from applicationId)",
+    ),
+    (
+        "!has(self.secretRef) || !has(self.config) || self.secretRef.settings.all(name, !(name in self.config))",
+        "a setting is either in kafka.config or in kafka.secretRef.settings",
     ),
 )
 @dataclass(frozen=True, slots=True)
@@ -53,8 +107,10 @@ class Kafka:
 
     bootstrap_servers: str = described("Bootstrap servers, HOST:PORT,….", minLength=1, maxLength=2048)
     config: Mapping[str, str] = described(
-        "Further librdkafka settings of every client. Readable by whoever may read the StreamsApp: no passwords.", dict
-    )
+        "Further librdkafka settings of every client. Readable by whoever may read the StreamsApp: no passwords.", dict,
+        maxProperties=64,
+    )  # fmt: skip
+    secret_ref: SecretRef | None = described("Settings that only a Secret may hold: passwords, keys.", None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +161,25 @@ class StateVolume:
     retention_policy: Retention = described("What becomes of volumes that are not used any more.", Retention)
 
 
+@dataclass(frozen=True, slots=True)
+class TemplateMetadata:
+    """What may be added to a pod's metadata."""
+
+    labels: Mapping[str, str] = described("Further labels.", dict)
+    annotations: Mapping[str, str] = described("Further annotations.", dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Template:
+    """A pod template."""
+
+    metadata: TemplateMetadata = described("Labels and annotations.", TemplateMetadata)
+    spec: Mapping[str, Any] = described(
+        "Maps are merged by key; containers, volumes, env and mounts by name; other lists are replaced.", dict,
+        additionalProperties=None, **{"x-kubernetes-preserve-unknown-fields": True},
+    )  # fmt: skip
+
+
 @rules(
     (
         "self.stateVolume.size == oldSelf.stateVolume.size && has(self.stateVolume.storageClassName) == "
@@ -129,15 +204,83 @@ class Workers:
         _LAUNCH["restore_bytes_per_second"], minimum=1, format="int64",
     )  # fmt: skip
     state_volume: StateVolume = described("The volume of each worker.", StateVolume)
-    template: Mapping[str, Any] = described(
-        "A pod template merged over ours: maps by key; containers, volumes, env and mounts by name.", dict,
-        additionalProperties=None, **{"x-kubernetes-preserve-unknown-fields": True},
+    template: Template = described("A pod template merged over ours.", Template)
+
+
+@dataclass(frozen=True, slots=True)
+class RackAware:
+    """Heeding zones (KIP-925, KIP-708). A worker's rack is its pod's label topology.kubernetes.io/zone, which the API
+    server sets when the pod is placed (from Kubernetes 1.35 on)."""
+
+    strategy: str = described(
+        "How traffic between zones is saved.", _word(RackAwareStrategy.NONE),
+        enum=[_word(strategy) for strategy in RackAwareStrategy],
+    )  # fmt: skip
+    traffic_cost: int | None = described(
+        "What a partition that is read from another zone costs; the strategy's own default if it is not set.", None,
+        minimum=0, maximum=MAX_COST,
+    )  # fmt: skip
+    non_overlap_cost: int | None = described(
+        "What a task away from where it would be without zones costs; the strategy's own default if it is not set.",
+        None, minimum=0, maximum=MAX_COST,
+    )  # fmt: skip
+    tags: tuple[str, ...] = described(
+        "In which labels of their workers' pods the copies of a task should differ: `zone` and `region` for those of "
+        "topology.kubernetes.io, any other by its key. Without any, standbys heed none.",
+        (), maxItems=MAX_TAGS, **{"x-kubernetes-list-type": "set"},
+        items={"type": "string", "minLength": 1, "maxLength": MAX_TAG_KEY_LENGTH, "pattern": r"^[-._/a-zA-Z0-9]+$"},
+    )  # fmt: skip
+
+
+@rules(
+    (
+        "self.statefulBalance + self.subtopologyBalance > 0 && self.statelessBalance + self.subtopologyBalance > 0",
+        "assignment.balanced: subtopologyBalance and one of the other weights may not both be 0, or any worker would "
+        "be as good as any other",
+    ),
+)
+@dataclass(frozen=True, slots=True)
+class Balanced:
+    """Of the strategy Balanced. Only the relation of the weights counts."""
+
+    balance_factor: int = described(
+        "How many tasks the worker with the most may be ahead of the one with the least.", _BALANCED.balance_factor,
+        minimum=1, maximum=1_000_000,
+    )  # fmt: skip
+    stateful_balance: int = described(
+        "Weight of an even number of stateful tasks.", _hundredths(_BALANCED.stateful_balance), **WEIGHT
+    )
+    stateless_balance: int = described(
+        "Weight of an even number of stateless tasks.", _hundredths(_BALANCED.stateless_balance), **WEIGHT
+    )
+    subtopology_balance: int = described(
+        "Weight of an even spread of each subtopology.", _hundredths(_BALANCED.subtopology_balance), **WEIGHT
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Incremental:
+    """Of the strategy Incremental."""
+
+    imbalance_percentage: int = described(
+        "How many percent more or less than its share a worker may hold.", _INCREMENTAL.imbalance_percentage,
+        minimum=0, maximum=100,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Optimal:
+    """Of the strategy Optimal."""
+
+    subtopology_spread: int = described(
+        "What one task of a subtopology less above an even share is worth, in thousandths of restoring a task.",
+        _OPTIMAL.subtopology_spread, minimum=0, maximum=1_000_000,
     )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where tasks live (KIP-441, KIP-708)."""
+    """Where tasks live (KIP-441, KIP-708, KIP-925)."""
 
     strategy: str = described("How tasks are placed.", _ASSIGNMENT.strategy, enum=sorted(STRATEGIES))
     acceptable_recovery_lag: int = described(
@@ -155,6 +298,32 @@ class Assignment:
         "How often placement is thought over when nothing happens.",
         show_duration(_COORDINATOR["probing_interval_ms"]), **DURATION,
     )  # fmt: skip
+    rack_aware: RackAware = described("Heeding zones.", RackAware)
+    balanced: Balanced = described("Of the strategy Balanced.", Balanced)
+    incremental: Incremental = described("Of the strategy Incremental.", Incremental)
+    optimal: Optimal = described("Of the strategy Optimal.", Optimal)
+
+    def config(self) -> AssignmentConfig:
+        """As the assignor wants it. Raises InvalidConfigError naming the field and the value."""
+        racks, balanced = self.rack_aware, self.balanced
+        return AssignmentConfig(
+            strategy=self.strategy,
+            acceptable_recovery_lag=self.acceptable_recovery_lag,
+            max_warmup_replicas=self.max_warmup_replicas,
+            num_standby_replicas=self.num_standby_replicas,
+            rack_aware_strategy=next(each for each in RackAwareStrategy if _word(each) == racks.strategy),
+            traffic_cost=racks.traffic_cost,
+            non_overlap_cost=racks.non_overlap_cost,
+            rack_aware_tags=racks.tags,
+            balanced=BalancedParameters(
+                balanced.balance_factor,
+                balanced.stateful_balance / 100,
+                balanced.stateless_balance / 100,
+                balanced.subtopology_balance / 100,
+            ),
+            incremental=IncrementalParameters(self.incremental.imbalance_percentage),
+            optimal=OptimalParameters(self.optimal.subtopology_spread),
+        )
 
 
 @rules(
@@ -178,25 +347,27 @@ class StreamsAppSpec:
         "and made anew in its place, and its tasks stand still meanwhile.",
         "Drain", enum=["Drain", "Restart"],
     )  # fmt: skip
+    deletion_policy: str = described(
+        "What becomes of the internal topics and the consumer group when the StreamsApp is deleted; volumes have a "
+        "policy of their own.",
+        "Retain", enum=["Retain", "Delete"],
+    )  # fmt: skip
     paused: bool = described("Look on, but start, drain and delete no workers.", False)
 
-    def coordinator_settings(self, namespace: str, name: str) -> CoordinatorSettings:
-        """What its coordinator is told. Raises ValueError naming the field and the value."""
-        assignment = self.assignment
+    def coordinator_settings(
+        self, namespace: str, name: str, credentials: Mapping[str, str] = NO_CREDENTIALS
+    ) -> CoordinatorSettings:
+        """What its coordinator is told. `credentials`: the settings of the Secret. Raises ValueError naming the field
+        and the value."""
         return CoordinatorSettings(
             application_id=self.application_id,
             bootstrap_servers=self.kafka.bootstrap_servers,
             run_directory=Path(),  # nothing is kept in files here
             namespace=namespace,
             name=name,
-            kafka_config=self.kafka.config,
-            assignment=AssignmentConfig(
-                strategy=assignment.strategy,
-                acceptable_recovery_lag=assignment.acceptable_recovery_lag,
-                max_warmup_replicas=assignment.max_warmup_replicas,
-                num_standby_replicas=assignment.num_standby_replicas,
-            ),
-            probing_interval_ms=parse_duration(assignment.probing_rebalance_interval),
+            kafka_config={**self.kafka.config, **credentials},
+            assignment=self.assignment.config(),
+            probing_interval_ms=parse_duration(self.assignment.probing_rebalance_interval),
         )
 
 
@@ -253,4 +424,5 @@ class StreamsAppStatus:
     conditions: tuple[Condition, ...] = described(
         "What is true of it.", (), **{"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
     )
+    internal_topics: tuple[str, ...] = described("Topics that were made for the application.", ())
     footprint: Footprint | None = described("What a restarted coordinator has to fence.", None)

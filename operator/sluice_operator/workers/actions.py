@@ -92,6 +92,21 @@ class ReportGone:
     incarnation: str
 
 
+@dataclass(frozen=True, slots=True)
+class DeleteTopics:
+    """Delete the internal topics and the consumer group."""
+
+    topics: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LeaveTopics:
+    """Give up deleting the internal topics and the consumer group."""
+
+    topics: tuple[str, ...]
+    problem: str
+
+
 Action = (
     CreatePart
     | DeletePart
@@ -104,4 +119,6 @@ Action = (
     | ReportReturn
     | DeleteClaim
     | ReportGone
+    | DeleteTopics
+    | LeaveTopics
 )

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice_operator.spec.model import API_VERSION, KIND, StreamsAppSpec
+from sluice_operator.spec.model import API_VERSION, KIND, NO_CREDENTIALS, SecretRef, StreamsAppSpec
 from sluice_operator.workers.names import (
     APP_LABEL,
     REVISION_ANNOTATION,
@@ -20,11 +20,20 @@ from sluice_operator.workers.names import (
     service_name,
 )
 from sluice_protocol.ids import worker_name
-from sluice_protocol.launch import COORDINATOR_CA_VARIABLE, KAFKA_CONFIG_VARIABLE, WorkerLaunch
+from sluice_protocol.launch import (
+    COORDINATOR_CA_VARIABLE,
+    KAFKA_CONFIG_DIRECTORY_VARIABLE,
+    KAFKA_CONFIG_VARIABLE,
+    WorkerLaunch,
+)
+from sluice_protocol.wire import to_json
 
 _STATE_DIRECTORY = "/var/lib/sluice"
 _TOKEN_DIRECTORY = "/var/run/secrets/sluice.dev"  # noqa: S105
 _TOKEN_SECONDS = 3_600
+_CREDENTIALS_DIRECTORY = "/var/run/secrets/kafka.sluice.dev"
+_RACK, _TAG = "SLUICE_RACK", "SLUICE_TAG_"
+_TOPOLOGY_LABELS = {"zone": "topology.kubernetes.io/zone", "region": "topology.kubernetes.io/region"}
 _POD_UID = "SLUICE_POD_UID"
 _GRACE_SECONDS = 45
 """A worker commits its last batch, closes its stores and says that it leaves."""
@@ -48,16 +57,31 @@ def owner_reference(name: str, uid: str) -> Json:
             "blockOwnerDeletion": True}  # fmt: skip
 
 
-def revision(app: str, namespace: str, spec: StreamsAppSpec, coordinator: Coordinator) -> str:
-    """A digest of the pod, the same for each slot: a pod that bears another one is to be replaced."""
-    text = json.dumps(_pod(app, namespace, 0, spec, coordinator), sort_keys=True)
+def revision(
+    app: str,
+    namespace: str,
+    spec: StreamsAppSpec,
+    coordinator: Coordinator,
+    credentials: Mapping[str, str] = NO_CREDENTIALS,
+) -> str:
+    """A digest of the pod and of what it reads from its Secret, the same for each slot: a pod that bears another one is
+    to be replaced."""
+    text = json.dumps([_pod(app, namespace, 0, spec, coordinator), dict(credentials)], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
-def pod_manifest(app: str, namespace: str, uid: str, slot: int, spec: StreamsAppSpec, coordinator: Coordinator) -> Json:
-    """The pod of a slot."""
+def pod_manifest(
+    app: str,
+    namespace: str,
+    uid: str,
+    slot: int,
+    spec: StreamsAppSpec,
+    coordinator: Coordinator,
+    credentials: Mapping[str, str] = NO_CREDENTIALS,
+) -> Json:
+    """The pod of a slot. Of the credentials it says no more than the digest."""
     pod = _pod(app, namespace, slot, spec, coordinator)
-    pod["metadata"]["annotations"][REVISION_ANNOTATION] = revision(app, namespace, spec, coordinator)
+    pod["metadata"]["annotations"][REVISION_ANNOTATION] = revision(app, namespace, spec, coordinator, credentials)
     pod["metadata"]["ownerReferences"] = [owner_reference(app, uid)]
     return pod
 
@@ -103,17 +127,25 @@ def _pod(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator:
                 {"name": "state", "persistentVolumeClaim": {"claimName": claim_name(app, slot)}},
                 {"name": "coordinator-token", "projected": {"sources": [{"serviceAccountToken": {
                     "audience": TOKEN_AUDIENCE, "expirationSeconds": _TOKEN_SECONDS, "path": "token"}}]}},
+                *_credentials(spec.kafka.secret_ref),
             ],
         },
     }  # fmt: skip
-    merged: Json = merge(ours, {key: spec.workers.template[key] for key in ("metadata", "spec") if key in
-                                spec.workers.template})  # fmt: skip
-    merged["metadata"] |= {"name": ours["metadata"]["name"]}
+    merged: Json = merge(ours, to_json(spec.workers.template))
     merged["metadata"]["labels"] |= labels(app, slot)
     return merged
 
 
+def _credentials(secret: SecretRef | None) -> list[Json]:
+    """The volume with a file for each setting that the Secret holds."""
+    if secret is None:
+        return []
+    items = [{"key": key, "path": setting} for setting, key in secret.settings.items()]
+    return [{"name": "kafka-credentials", "secret": {"secretName": secret.name, "items": items}}]
+
+
 def _container(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordinator: Coordinator) -> Json:
+    tags = spec.assignment.rack_aware.tags
     launch = WorkerLaunch(
         pipeline=spec.pipeline.module,
         bootstrap_servers=spec.kafka.bootstrap_servers,
@@ -130,7 +162,15 @@ def _container(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordi
         master=spec.pipeline.spark.master,
         spark_conf=spec.pipeline.spark.conf,
         token_file=f"{_TOKEN_DIRECTORY}/token",
+        rack=f"$({_RACK})",
+        tags={tag: f"$({_TAG}{number})" for number, tag in enumerate(tags)},
     )
+    mounts = [
+        {"name": "state", "mountPath": _STATE_DIRECTORY},
+        {"name": "coordinator-token", "mountPath": _TOKEN_DIRECTORY, "readOnly": True},
+    ]
+    if spec.kafka.secret_ref is not None:
+        mounts.append({"name": "kafka-credentials", "mountPath": _CREDENTIALS_DIRECTORY, "readOnly": True})
     return {
         "name": WORKER_CONTAINER,
         "image": spec.pipeline.image,
@@ -140,15 +180,24 @@ def _container(app: str, namespace: str, slot: int, spec: StreamsAppSpec, coordi
             {"name": _POD_UID, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}},
             {"name": KAFKA_CONFIG_VARIABLE, "value": json.dumps(dict(spec.kafka.config), sort_keys=True)},
             *([] if coordinator.ca is None else [{"name": COORDINATOR_CA_VARIABLE, "value": coordinator.ca}]),
+            *(
+                []
+                if spec.kafka.secret_ref is None
+                else [{"name": KAFKA_CONFIG_DIRECTORY_VARIABLE, "value": _CREDENTIALS_DIRECTORY}]
+            ),
+            _label(_RACK, _TOPOLOGY_LABELS["zone"]),
+            *(_label(f"{_TAG}{number}", _TOPOLOGY_LABELS.get(tag, tag)) for number, tag in enumerate(tags)),
         ],
         "resources": dict(spec.workers.resources),
         "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
         "terminationMessagePolicy": "FallbackToLogsOnError",
-        "volumeMounts": [
-            {"name": "state", "mountPath": _STATE_DIRECTORY},
-            {"name": "coordinator-token", "mountPath": _TOKEN_DIRECTORY, "readOnly": True},
-        ],
+        "volumeMounts": mounts,
     }
+
+
+def _label(variable: str, key: str) -> Json:
+    """A variable with a label of the pod as it is when the container starts; empty if the pod has none of that key."""
+    return {"name": variable, "valueFrom": {"fieldRef": {"fieldPath": f"metadata.labels['{key}']"}}}
 
 
 def _spread(app: str, key: str) -> Json:

@@ -1,0 +1,1 @@
+"""Applications on Kubernetes, as a person's commands see them: the StreamsApp, and the group at its coordinator."""
