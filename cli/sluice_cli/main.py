@@ -8,11 +8,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from sluice_cli.commands import coordinator, describe, dev, operator, resume, run, scale, status, version, worker
+from sluice_cli.commands import coordinator, describe, dev, operator, reset, resume, run, scale, status, version, worker
 from sluice_cli.errors import CommandError
 from sluice_cli.parsing import Parser
 
-_COMMANDS = (run, scale, status, describe, resume, worker, coordinator, operator, dev, version)
+_COMMANDS = (run, scale, status, describe, resume, reset, worker, coordinator, operator, dev, version)
 _EXTRAS = {
     "aiohttp": "local",
     "kopf": "operator",

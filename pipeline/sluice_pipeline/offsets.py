@@ -107,6 +107,13 @@ class Offsets:
         """The starts of the logs. Raises OffsetsUnavailableError."""
         return self._listed(partitions, _EARLIEST, IsolationLevel.READ_UNCOMMITTED)
 
+    def since(self, partitions: Collection[Partition], moment_ms: int) -> dict[Partition, int]:
+        """The first records not before the moment (since the epoch); nothing where there is none. Raises
+        OffsetsUnavailableError."""
+        at = _OffsetSpec.for_timestamp(moment_ms)  # type: ignore[no-untyped-call]
+        found = self._listed(partitions, at, IsolationLevel.READ_COMMITTED)
+        return {where: offset for where, offset in found.items() if offset >= 0}
+
     def _listed(self, partitions: Collection[Partition], spec: Any, isolation: Any) -> dict[Partition, int]:
         def listed() -> dict[Partition, int]:
             futures = self._admin.list_offsets(

@@ -10,7 +10,7 @@ import pytest
 from sluice_cli.errors import MistakeError
 from sluice_cli.parsing import pairs
 
-COMMANDS = ("run", "scale", "status", "describe", "resume", "worker", "coordinator", "dev", "version")
+COMMANDS = ("run", "scale", "status", "describe", "resume", "reset", "worker", "coordinator", "dev", "version")
 
 
 def sluice(*arguments: str, directory: Path) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,7 @@ from sluice_cli.cluster.kubeconfig import Context
 from sluice_cli.errors import CommandError, MistakeError, NothingRunsError
 from sluice_operator.kube import paths
 from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.workers.names import selector
 
 CALL_SECONDS = 10.0
 
@@ -43,6 +44,15 @@ class ClusterClient:
     def scale(self, name: str, replicas: int) -> None:
         """Ask for so many workers, as `kubectl scale` does."""
         self._call("PATCH", f"{paths.app((self.namespace, name))}/scale", name, {"spec": {"replicas": replicas}})
+
+    def claims(self, name: str) -> dict[str, str]:
+        """The volume claims of its workers: their uids by name."""
+        items = self._call("GET", paths.claims(self.namespace), query={"labelSelector": selector(name)})["items"]
+        return {str(item["metadata"]["name"]): str(item["metadata"]["uid"]) for item in items}
+
+    def delete_claim(self, name: str, uid: str) -> None:
+        """Only if it still is that one."""
+        self._call("DELETE", f"{paths.claims(self.namespace)}/{name}", body={"preconditions": {"uid": uid}})
 
     def events(self, name: str) -> list[Json]:
         """What has been said of the StreamsApp, oldest first."""

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from sluice_cli.http_call import Trust
 
 _FLAGS = ("context", "kubeconfig", "namespace", "coordinator", "coordinator_ca", "coordinator_name")
-_LOCAL_FLAGS = ("run_directory", "application_id")
+LOCAL_FLAGS = ("run_directory", "application_id")
+"""Of a local run: they say nothing of a StreamsApp."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 NAME_HELP = "the StreamsApp, on Kubernetes (default there: the only one of the namespace)"
@@ -80,9 +81,11 @@ def names_cluster(arguments: argparse.Namespace) -> bool:
     return any(getattr(arguments, flag, None) is not None for flag in _FLAGS)
 
 
-def cluster_place(arguments: argparse.Namespace, name: str | None) -> ClusterPlace:
+def cluster_place(
+    arguments: argparse.Namespace, name: str | None, refused: Sequence[str] = LOCAL_FLAGS
+) -> ClusterPlace:
     """What the flags lead to; without a name the only StreamsApp of the namespace. Raises CommandError."""
-    if clashing := [flag for flag in _LOCAL_FLAGS if getattr(arguments, flag, None) is not None]:
+    if clashing := [flag for flag in refused if getattr(arguments, flag, None) is not None]:
         raise MistakeError(f"{_shown(clashing)} is for a local run; leave it out for a StreamsApp")
     from sluice_cli.cluster.client import ClusterClient
     from sluice_cli.cluster.kubeconfig import read_context
