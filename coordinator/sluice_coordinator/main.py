@@ -17,6 +17,7 @@ from sluice_coordinator.records import DirectoryInUseError, Records, RecordsDama
 from sluice_coordinator.server import Server
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.topics.admin import TopicAdmin
+from sluice_coordinator.topics.connections import AdminConnections
 
 __all__ = ["CoordinatorSettings", "run_coordinator"]
 
@@ -49,7 +50,7 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
     metrics = Metrics(lambda: [(driver.key, driver.view())])
-    driver = Driver(settings, records, topic_admin(settings), fencer(settings), metrics)
+    driver = Driver(settings, records, topic_admin(settings, AdminConnections()), fencer(settings), metrics)
     server = Server({driver.key: driver}, metrics, SharedSecret(secret))
     runner = web.AppRunner(
         server.application(), handler_cancellation=True, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS
@@ -68,9 +69,10 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
         await runner.cleanup()
 
 
-def topic_admin(settings: CoordinatorSettings) -> TopicAdmin:
+def topic_admin(settings: CoordinatorSettings, connections: AdminConnections) -> TopicAdmin:
     """What talks to the application's Kafka about topics."""
-    return TopicAdmin(settings.bootstrap_servers, settings.kafka_config, replication_factor=settings.replication_factor)
+    connection = connections.to(settings.bootstrap_servers, settings.kafka_config)
+    return TopicAdmin(connection, replication_factor=settings.replication_factor)
 
 
 def fencer(settings: CoordinatorSettings) -> Fencer:

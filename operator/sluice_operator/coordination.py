@@ -23,6 +23,7 @@ from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.server import Server
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.threads import in_thread
+from sluice_coordinator.topics.connections import AdminConnections
 from sluice_operator.certificates import CertificatesDamagedError, names_of
 from sluice_operator.kube import paths
 from sluice_operator.kube.certificates import ServingCertificates
@@ -106,6 +107,7 @@ class Coordination:
         self._drivers: dict[Key, Driver] = {}
         self._last_settings: dict[Key, CoordinatorSettings] = {}
         """Of groups that have ended and whose topics are still to be deleted: their Secret may be gone by then."""
+        self._connections = AdminConnections()
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordinator", daemon=True)
@@ -223,7 +225,7 @@ class Coordination:
         memory = StreamsAppMemory(
             self._kube, loop, (app.key, app.uid), leader, recorded(read_app(item)), self._raise_epoch
         )
-        driver = Driver(settings, memory, topic_admin(settings), fencer(settings), self._metrics)
+        driver = Driver(settings, memory, topic_admin(settings, self._connections), fencer(settings), self._metrics)
         driver.start()
         self._running[app.key] = _Running(app.uid, settings, driver)
         self._drivers[app.key] = driver
@@ -243,7 +245,7 @@ class Coordination:
         if settings is None and app.spec is not None:
             settings = app.spec.coordinator_settings(app.namespace, app.name, app.credentials)
         if settings is not None:
-            admin, group = topic_admin(settings), settings.application_id
+            admin, group = topic_admin(settings, self._connections), settings.application_id
             await in_thread(lambda: admin.delete(topics, group))
         self._last_settings.pop(app.key, None)
 

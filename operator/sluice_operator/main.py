@@ -23,7 +23,7 @@ from sluice_operator.kube import paths
 from sluice_operator.kube.apps import Apps
 from sluice_operator.kube.calls import ApiCalls
 from sluice_operator.kube.client import Kube, KubeError, login
-from sluice_operator.kube.elector import Elector, LeaseSettings, LostError
+from sluice_operator.kube.elector import Elector, LeaseSettings
 from sluice_operator.kube.watches import watch, watched_paths
 from sluice_operator.metrics import OperatorMetrics
 from sluice_operator.probes import Probes
@@ -80,9 +80,9 @@ async def _run(settings: OperatorSettings) -> int:
         keeping.add_done_callback(_end_if_lost)
         operator.lead()
         await _first(stopped.wait(), operator.ended.wait())
-        await operator.close()
         keeping.cancel()
-        await operator.elector.release()
+        await operator.elector.release(operator.is_quiet)
+        await operator.close()
     return 0 if stopped.is_set() else 1
 
 
@@ -121,6 +121,7 @@ class _Operator:
         self._pulse = Pulse()
         self._metrics = OperatorMetrics()
         self._calls = ApiCalls(self._metrics)
+        self._kubes: list[Kube] = []
         self.kube = self._connect(None)
         self.elector = Elector(self.kube, settings.lease, settings.identity, settings.advertised_url)
         self._metrics.follow_leader(lambda: self.elector.is_leading)
@@ -152,6 +153,10 @@ class _Operator:
         """Keep the applications from now on."""
         self._thread.start()
 
+    def is_quiet(self) -> bool:
+        """Is nothing on its way that changes something?"""
+        return not any(kube.changing for kube in self._kubes)
+
     async def close(self) -> None:
         """End everything in good order."""
         self._stop.set()
@@ -163,7 +168,9 @@ class _Operator:
         await self._coordination.stop()
 
     def _connect(self, check: Callable[[], None] | None) -> Kube:
-        return Kube(login, check, [self._calls.trace()])
+        kube = Kube(login, check, [self._calls.trace()])
+        self._kubes.append(kube)
+        return kube
 
     def _what_is_missing(self) -> list[str]:
         """Before it is ready: synced if it leads, else informed."""
@@ -210,8 +217,4 @@ class _Operator:
 
     def _raise_epoch(self, above: int) -> int:
         """Called from other threads."""
-        raised = asyncio.run_coroutine_threadsafe(self.elector.raise_epoch(above), self._loop)
-        try:
-            return raised.result(_EPOCH_SECONDS)
-        except LostError as error:
-            raise KubeError(0, "NotLeader", str(error)) from error
+        return asyncio.run_coroutine_threadsafe(self.elector.raise_epoch(above), self._loop).result(_EPOCH_SECONDS)

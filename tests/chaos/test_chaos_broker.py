@@ -8,6 +8,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from sluice_coordinator.topics.admin import TopicAdmin
+from sluice_coordinator.topics.connections import AdminConnection
 from sluice_devkit.kafka import KafkaCluster
 from sluice_pipeline.offsets import Offsets
 from sluice_protocol.ids import TaskId
@@ -28,7 +29,7 @@ def own_kafka() -> Iterator[KafkaCluster]:
 
 def test_ends_of_logs_are_read_again_at_once_after_a_restart(own_kafka: KafkaCluster) -> None:
     offsets = Offsets(own_kafka.bootstrap_servers, {}, "group")
-    admin = TopicAdmin(own_kafka.bootstrap_servers, {})
+    admin = TopicAdmin(AdminConnection(own_kafka.bootstrap_servers, {}))
     changelogs = {TaskId(0, 0): (TOPIC,)}
     assert offsets.log_ends([(TOPIC, 0)]) == {(TOPIC, 0): 0}
     assert admin.end_offset_sums(changelogs) == {TaskId(0, 0): 0}

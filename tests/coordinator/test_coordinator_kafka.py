@@ -13,6 +13,7 @@ from coordinator_process import Worker, running_coordinator, wait_for
 
 from sluice_coordinator.fencing import Fencer
 from sluice_coordinator.topics.admin import KafkaUnreachableError, TopicAdmin
+from sluice_coordinator.topics.connections import AdminConnection, AdminConnections
 from sluice_devkit.kafka import KafkaCluster
 from sluice_protocol import view
 from sluice_protocol.heartbeat import Code, Role, Status, StatusCode
@@ -45,7 +46,7 @@ def config_of(admin: AdminClient, topic: str) -> dict[str, str]:
 def test_internal_topics_are_created_once_and_found_again(kafka: Any, topics: Any, admin: AdminClient) -> None:
     source = topics.create("orders", partitions=3)
     topology = a_topology(topics.name("app"), source)
-    ours = TopicAdmin(kafka.bootstrap_servers, {})
+    ours = TopicAdmin(AdminConnection(kafka.bootstrap_servers, {}))
 
     assert ours.prepare(topology) == (3, 3)
     assert ours.prepare(topology) == (3, 3)
@@ -64,7 +65,7 @@ def test_two_coordinators_that_create_at_the_same_time_agree(kafka: Any, topics:
     answers: list[object] = []
 
     def prepare() -> None:
-        answers.append(TopicAdmin(kafka.bootstrap_servers, {}).prepare(topology))
+        answers.append(TopicAdmin(AdminConnection(kafka.bootstrap_servers, {})).prepare(topology))
 
     threads = [threading.Thread(target=prepare) for _ in range(3)]
     for thread in threads:
@@ -76,7 +77,7 @@ def test_two_coordinators_that_create_at_the_same_time_agree(kafka: Any, topics:
 
 
 def test_a_missing_source_topic_is_named_and_not_created(kafka: Any, topics: Any) -> None:
-    ours = TopicAdmin(kafka.bootstrap_servers, {})
+    ours = TopicAdmin(AdminConnection(kafka.bootstrap_servers, {}))
     missing = topics.name("orders")
 
     answer = ours.prepare(a_topology(topics.name("app"), missing))
@@ -88,7 +89,7 @@ def test_a_missing_source_topic_is_named_and_not_created(kafka: Any, topics: Any
 
 
 def test_an_unreachable_kafka_is_named_with_its_reason() -> None:
-    ours = TopicAdmin("127.0.0.1:1", {})
+    ours = TopicAdmin(AdminConnection("127.0.0.1:1", {}))
 
     with pytest.raises(KafkaUnreachableError, match=r"Kafka at 127\.0\.0\.1:1 does not answer: .*Connection refused"):
         ours.check()
@@ -99,7 +100,7 @@ def test_the_racks_of_every_replica_are_told() -> None:
         admin = AdminClient({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
         layout = NewTopic("t", 3, replica_assignment=[[0, 1], [1, 0], [1, 2]])
         admin.create_topics([layout])["t"].result(30)
-        ours = TopicAdmin(kafka.bootstrap_servers, {})
+        ours = TopicAdmin(AdminConnection(kafka.bootstrap_servers, {}))
         wait_for(lambda: len(ours.racks(["t"])) == 3)
 
         found = ours.racks(["t", "missing"])
@@ -109,7 +110,7 @@ def test_the_racks_of_every_replica_are_told() -> None:
 
 def test_end_offsets_leave_an_open_transaction_out(kafka: Any, topics: Any) -> None:
     changelog = topics.create("counts-changelog", partitions=2)
-    ours = TopicAdmin(kafka.bootstrap_servers, {})
+    ours = TopicAdmin(AdminConnection(kafka.bootstrap_servers, {}))
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topics.name("t")})
     producer.init_transactions(30)
     producer.begin_transaction()
@@ -144,7 +145,7 @@ def test_a_fence_ends_open_transactions_and_kills_their_producers(kafka: Any, to
         with pytest.raises(KafkaException) as raised:
             producer.commit_transaction(30)
         assert raised.value.args[0].fatal()
-    admin = TopicAdmin(kafka.bootstrap_servers, {})
+    admin = TopicAdmin(AdminConnection(kafka.bootstrap_servers, {}))
     assert admin.end_offset_sums({TaskId(0, 0): (topic,)})[TaskId(0, 0)] == 2 + 2, "two records, two abort markers"
 
 
@@ -174,3 +175,16 @@ def test_workers_get_their_tasks_and_hand_them_over(kafka: Any, topics: Any, tmp
         }
         assert second.beat(LEAVE).code is Code.OK
         assert running.stop() == 0
+
+
+def test_who_talks_to_the_same_kafka_in_the_same_way_shares_a_connection(kafka: KafkaCluster) -> None:
+    connections = AdminConnections()
+    one = connections.to(kafka.bootstrap_servers, {"client.id": "a"})
+
+    assert connections.to(kafka.bootstrap_servers, {"client.id": "a"}) is one
+    other = connections.to(kafka.bootstrap_servers, {"client.id": "b"})
+    assert other is not one
+    TopicAdmin(one).check()
+    TopicAdmin(other).check()
+    del one, other
+    assert len(connections) == 0

@@ -14,15 +14,14 @@ from typing import Any
 
 import pytest
 from operator_process import Operator
+from stand_in_log import leaders, said
 from tcp_forwarder import Forwarder
 from test_operator_stories import PARTITIONS, SECONDS, Flights
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
-from sluice_devkit.kubernetes.errors import KubernetesError
 from sluice_devkit.node_agent import NodeAgent
 from sluice_devkit.ports import free_ports
 from sluice_devkit.process_guard import ProcessGuard
-from sluice_protocol.ids import Epoch
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
 
@@ -124,35 +123,6 @@ def flights(
 
 
 # What workers have said.
-
-
-@dataclass(frozen=True)
-class Said:
-    """A line of a stand-in worker."""
-
-    what: str
-    at: float
-    words: list[str]
-
-    @property
-    def leader(self) -> int:
-        return Epoch.parse(self.words[1]).leader
-
-
-def said(flights: Flights, pod: str) -> list[Said]:
-    try:
-        log = flights.nodes.log(flights.namespace, pod)
-    except KubernetesError:
-        return []  # its process has not been started yet
-    lines = [line.split() for line in log.splitlines()]
-    return [
-        Said(words[0], float(words[1]), words[2:]) for words in lines if words and words[0] in ("answered", "holds")
-    ]
-
-
-def leaders(flights: Flights, pod: str) -> list[int]:
-    """The leader epoch of each answer that the worker was given."""
-    return [each.leader for each in said(flights, pod) if each.what == "answered" and each.words[0] == "OK"]
 
 
 def gains(flights: Flights) -> Counter[tuple[str, str]]:

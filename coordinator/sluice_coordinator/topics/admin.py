@@ -8,16 +8,16 @@ from concurrent.futures import Future
 from typing import Any
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import NewTopic  # type: ignore[attr-defined]
 from confluent_kafka.admin import OffsetSpec as _OffsetSpec  # type: ignore[attr-defined]
 
+from sluice_coordinator.topics.connections import REQUEST_SECONDS, AdminConnection
 from sluice_coordinator.topics.plan import InternalTopic, TopicPlan, plan_topics, topics_of
 from sluice_protocol.heartbeat import Status, StatusCode
 from sluice_protocol.ids import TaskId
 from sluice_protocol.topology import TopologyDescription
 
 _LATEST: Any = _OffsetSpec.latest()  # type: ignore[no-untyped-call]
-_REQUEST_SECONDS = 10.0
 _CHECK_SECONDS = 3.0
 _VISIBLE_SECONDS = 10.0
 _LOOK_SECONDS = 0.05
@@ -42,20 +42,10 @@ class KafkaRefusedError(Exception):
 class TopicAdmin:
     """Topics and offsets of one cluster. `replication_factor` is that of topics created here, -1 = the broker's."""
 
-    def __init__(
-        self, bootstrap_servers: str, kafka_config: Mapping[str, str], *, replication_factor: int = -1
-    ) -> None:
-        self._bootstrap_servers = bootstrap_servers
+    def __init__(self, connection: AdminConnection, *, replication_factor: int = -1) -> None:
+        self._connection = connection
+        self._admin = connection.client
         self._replication_factor = replication_factor
-        self._errors: list[KafkaError] = []
-        settings: dict[str, Any] = {
-            "log_level": 0,  # what it would say goes into our own messages
-            **kafka_config,
-            "bootstrap.servers": bootstrap_servers,
-            "socket.timeout.ms": int(_REQUEST_SECONDS * 1000),
-            "error_cb": self._on_error,
-        }
-        self._admin = AdminClient(settings)
 
     def check(self) -> None:
         """Raises KafkaUnreachableError or KafkaRefusedError if the cluster doesn't answer."""
@@ -106,7 +96,7 @@ class TopicAdmin:
     def _descriptions(self, topics: Collection[str]) -> Iterator[tuple[str, Any]]:
         if not topics:
             return
-        futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=_REQUEST_SECONDS)
+        futures = self._admin.describe_topics(TopicCollection(sorted(topics)), request_timeout=REQUEST_SECONDS)
         for name, future in futures.items():
             description = self._await(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART)
             if description is not None:
@@ -118,7 +108,7 @@ class TopicAdmin:
             NewTopic(topic.name, topic.partitions, self._replication_factor, config=dict(topic.config))
             for topic in topics
         ]
-        futures = self._admin.create_topics(new, operation_timeout=_REQUEST_SECONDS, request_timeout=_REQUEST_SECONDS)
+        futures = self._admin.create_topics(new, operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS)
         for name, future in futures.items():
             self._await(future, missing=KafkaError.TOPIC_ALREADY_EXISTS, what=f"internal topic {name} can't be created")
 
@@ -127,11 +117,11 @@ class TopicAdmin:
         KafkaRefusedError."""
         if topics:
             gone = self._admin.delete_topics(
-                list(topics), operation_timeout=_REQUEST_SECONDS, request_timeout=_REQUEST_SECONDS
+                list(topics), operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS
             )
             for name, future in gone.items():
                 self._await(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART, what=f"topic {name} can't be deleted")
-        for future in self._admin.delete_consumer_groups([group], request_timeout=_REQUEST_SECONDS).values():
+        for future in self._admin.delete_consumer_groups([group], request_timeout=REQUEST_SECONDS).values():
             self._await(future, missing=KafkaError.GROUP_ID_NOT_FOUND, what=f"consumer group {group} can't be deleted")
 
     def end_offset_sums(self, changelogs: Mapping[TaskId, Sequence[str]]) -> dict[TaskId, int]:
@@ -152,14 +142,14 @@ class TopicAdmin:
         futures = self._admin.list_offsets(
             dict.fromkeys(partitions, _LATEST),
             isolation_level=IsolationLevel.READ_COMMITTED,
-            request_timeout=_REQUEST_SECONDS,
+            request_timeout=REQUEST_SECONDS,
         )
         return {(where.topic, where.partition): self._await(future).offset for where, future in futures.items()}
 
     def _ask_for_leaders(self) -> None:
         """After a broker's restart librdkafka's admin client repeats requests for the old leader, until it asks."""
         try:
-            self._admin.list_topics(timeout=_REQUEST_SECONDS)
+            self._admin.list_topics(timeout=REQUEST_SECONDS)
         except KafkaException as error:
             raise self._unreachable(error.args[0].str()) from None
 
@@ -176,7 +166,7 @@ class TopicAdmin:
     def _await(self, future: Future[Any], *, missing: int | None = None, what: str = "Kafka refused") -> Any:
         """The answer; None if it is the error that means that nothing is there, or that nothing is to be done."""
         try:
-            return future.result(timeout=_REQUEST_SECONDS + 5)
+            return future.result(timeout=REQUEST_SECONDS + 5)
         except TimeoutError:
             raise self._unreachable("no answer in time") from None
         except KafkaException as error:
@@ -189,14 +179,7 @@ class TopicAdmin:
 
     def _unreachable(self, reason: str) -> KafkaUnreachableError | KafkaRefusedError:
         """Name what the connection itself says, if it says anything: a time-out alone tells nobody what to mend."""
-        self._errors.clear()
-        self._admin.poll(0)
-        said = self._errors[-1] if self._errors else None
+        said, where = self._connection.last_error(), self._connection.bootstrap_servers
         if said is not None and said.code() in _REFUSED:
-            return KafkaRefusedError(f"Kafka at {self._bootstrap_servers} refuses the credentials: {said.str()}")
-        why = reason if said is None else said.str()
-        return KafkaUnreachableError(f"Kafka at {self._bootstrap_servers} does not answer: {why}")
-
-    def _on_error(self, error: KafkaError) -> None:
-        if error.code() != KafkaError._ALL_BROKERS_DOWN:
-            self._errors.append(error)
+            return KafkaRefusedError(f"Kafka at {where} refuses the credentials: {said.str()}")
+        return KafkaUnreachableError(f"Kafka at {where} does not answer: {reason if said is None else said.str()}")

@@ -30,6 +30,8 @@ from sluice_operator.workers.names import selector
 from sluice_protocol.wire import to_json
 
 _BUSY_SECONDS = 0.5
+_QUIET_SECONDS = 3.0
+"""Between looks at something that is not settled, and does not move either: its Kafka is away, its topic is missing."""
 _IDLE_SECONDS = 15.0
 _PARTS_SECONDS = 60.0
 """How often it is looked whether Service and budget are there: nobody but people touches them."""
@@ -44,6 +46,7 @@ log = logging.getLogger("sluice.operator")
 @dataclass(slots=True)
 class _Loop:
     changed: asyncio.Event = field(default_factory=asyncio.Event)
+    quiet_looks: int = 0
     task: asyncio.Task[None] | None = None
     uid: str = ""
     progress: Progress = field(default_factory=Progress)
@@ -117,7 +120,10 @@ class Apps:
             loop.progress.refusal = str(error) if error.status in _REFUSED else None
             raise
         loop.progress.refusal = None
-        return _IDLE_SECONDS * random.uniform(0.8, 1.2) if decided.is_settled else _BUSY_SECONDS
+        has_moved = bool(decided.actions) or app is not observed.app
+        loop.quiet_looks = 0 if has_moved else loop.quiet_looks + 1
+        busy = min(_QUIET_SECONDS, _BUSY_SECONDS * 2 ** min(loop.quiet_looks, 8))
+        return random.uniform(0.8, 1.2) * (_IDLE_SECONDS if decided.is_settled else busy)
 
     async def _observe(self, key: Key, loop: _Loop) -> Observed | None:
         item = await self._kube.get(paths.app(key))

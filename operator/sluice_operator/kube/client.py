@@ -60,6 +60,8 @@ class Kube:
         self._login = login
         self._check = check or (lambda: None)
         self._traces = list(traces)
+        self.changing = 0
+        """Calls on their way that change something."""
         self._logged_in_at = -_CREDENTIAL_SECONDS
         self._headers: dict[str, str] = {}
         self._server = ""
@@ -136,8 +138,18 @@ class Kube:
         self, method: str, path: str, body: Json | None, query: Mapping[str, str], content_type: str
     ) -> Json:
         self._renew_credentials()
-        if method != "GET":
-            self._check()
+        if method == "GET":
+            return await self._send(method, path, body, query, content_type)
+        self._check()
+        self.changing += 1
+        try:
+            return await self._send(method, path, body, query, content_type)
+        finally:
+            self.changing -= 1
+
+    async def _send(
+        self, method: str, path: str, body: Json | None, query: Mapping[str, str], content_type: str
+    ) -> Json:
         async with (
             asyncio.timeout(_CALL_SECONDS),
             self._session.request(

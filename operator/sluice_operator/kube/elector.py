@@ -13,6 +13,7 @@ import asyncio
 import contextlib
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
@@ -23,6 +24,8 @@ from sluice_operator.kube.client import Json, Kube, KubeError
 EPOCH_ANNOTATION = "sluice.dev/leader-epoch"
 COORDINATOR_ANNOTATION = "sluice.dev/coordinator"
 """On the Lease: the base URL at which its holder coordinates, if it has one of its own."""
+
+_QUIET_SECONDS = 0.01
 
 log = logging.getLogger("sluice.operator")
 
@@ -45,8 +48,11 @@ class LeaseSettings:
             )
 
 
-class LostError(Exception):
+class LostError(KubeError):
     """Somebody else may lead."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(0, "NotLeader", message)
 
 
 class Elector:
@@ -98,13 +104,15 @@ class Elector:
                 raise LostError(f"{self._identity} could not renew its lease in time")
             await self._try()
 
-    async def release(self) -> None:
-        """Let the next one in at once."""
+    async def release(self, is_quiet: Callable[[], bool] = lambda: True) -> None:
+        """Lead no more, and let the next one in as soon as nothing of ours is on its way any more."""
         if not self.is_leading:
             return
         self._valid_until = 0.0
         with contextlib.suppress(KubeError, TimeoutError):
             async with asyncio.timeout(self._settings.retry), self._writing:
+                while not is_quiet():
+                    await asyncio.sleep(_QUIET_SECONDS)
                 lease = await self._kube.call("GET", self._path)
                 if lease["spec"].get("holderIdentity") == self._identity:
                     lease["spec"]["holderIdentity"] = ""
