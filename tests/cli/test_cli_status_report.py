@@ -11,7 +11,7 @@ from sluice_cli.status.report import report
 from sluice_cli.status.text import plain
 from sluice_protocol.heartbeat import FailedTask, Load, Role, Status, StatusCode
 from sluice_protocol.ids import Epoch, TaskId
-from sluice_protocol.view import GroupView, MemberView, TaskView
+from sluice_protocol.view import GroupView, MemberView, PlannedMoveView, TaskView
 
 NOW_MS = 1_700_000_000_000
 EPOCH = Epoch(2, 17)
@@ -68,6 +68,13 @@ def test_a_group_on_its_way():
 
         0_7 warming on worker-1: 1.2 M of 3.4 M records, 40 s left
         """)
+
+
+def test_planned_moves_come_with_their_reasons():
+    why = "0_8 is number 1 in line to warm up on worker-1, 3,400 offsets left; until then worker-0 has it"
+    group = replace(GROUP, planned=(PlannedMoveView(TaskId(0, 8), "worker-1", why),))
+
+    assert shown(LOCAL, group).endswith(f"40 s left\nplanned: {why}\n")
 
 
 def test_wide_shows_offsets_epochs_and_restores():

@@ -151,6 +151,7 @@ def _sentences(group: GroupView | None) -> Iterable[Line]:
     yield from (line(sentence, "red") for sentence in grievances(group))
     warming = (task for task in group.tasks if task.role is Role.WARMUP and task.state != "releasing")
     yield from (line(warming_sentence(task)) for task in sorted(warming, key=lambda task: task.task))
+    yield from (line(f"planned: {move.why}") for move in group.planned)
     yield from _waiting(group)
 
 
