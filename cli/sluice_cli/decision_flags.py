@@ -15,7 +15,7 @@ from typing import Any
 
 from sluice_assignor import AssignmentConfig, InvalidConfigError, RackAwareStrategy
 from sluice_assignor.strategies import STRATEGIES, find_strategy
-from sluice_cli.parsing import at_least, duration
+from sluice_cli.parsing import at_least, duration, names
 
 DEFAULTS = AssignmentConfig()
 
@@ -49,10 +49,6 @@ def _number(text: str) -> float:
         return float(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-
-
-def _names(text: str) -> tuple[str, ...]:
-    return tuple(part.strip() for part in text.split(",") if part.strip())
 
 
 def _rack_aware_strategy(text: str) -> RackAwareStrategy:
@@ -95,7 +91,7 @@ ASSIGNMENT_FLAGS = (
         "cost of moving one task for it (default: the strategy's)",
     ),
     AssignmentFlag(
-        "rack-aware-assignment-tags", "rack_aware_tags", _names, "KEY,…",
+        "rack-aware-assignment-tags", "rack_aware_tags", names, "KEY,…",
         "the tags of workers in which a task's standbys should differ (KIP-708)", ",".join,
     ),
     AssignmentFlag(

@@ -66,6 +66,11 @@ def at_least(minimum: int) -> Callable[[str], int]:
     return read
 
 
+def names(text: str) -> tuple[str, ...]:
+    """The type of a flag that is a list of names between commas."""
+    return tuple(part.strip() for part in text.split(",") if part.strip())
+
+
 def pairs(flag: str, values: Sequence[str] | None) -> dict[str, str]:
     """The value of a repeated flag: KEY=VALUE, or @FILE with a JSON object or a line KEY=VALUE each.
 

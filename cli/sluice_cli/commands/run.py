@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sluice_cli.errors import MistakeError
-from sluice_cli.parsing import Parser, at_least, duration, pairs
+from sluice_cli.parsing import Parser, at_least, duration, names, pairs
 
 if TYPE_CHECKING:
     from sluice_cli.local.settings import LocalSettings
@@ -55,7 +55,7 @@ def execute(arguments: argparse.Namespace) -> int:
 
     from sluice_cli.local.supervisor import run_supervisor
 
-    settings = _settings(arguments)
+    settings = read_settings(arguments)
     _report(f"{settings.application_id} runs in {settings.run_directory}; Ctrl-C ends it")
     asyncio.run(run_supervisor(settings, _report, _end_on_signals))
     return 0
@@ -73,6 +73,12 @@ def _add_worker_flags(group: Any) -> None:
         metavar="KEY=VALUE|@FILE",
         help="a librdkafka setting (security, …), or a file of them, JSON or properties; repeatable",
     )
+    group.add_argument(
+        "--racks", type=names, default=(), metavar="RACK,…", help="the racks in which workers are, given out in turn"
+    )
+    group.add_argument(
+        "--tag", action="append", metavar="KEY=VALUE,…", help="a tag and the values to give out in turn; repeatable"
+    )
     group.add_argument("--restore-bytes-per-second", type=at_least(1), metavar="BYTES", help="limit of restoring")
     group.add_argument(
         "--state-cleanup-delay",
@@ -89,7 +95,8 @@ def _add_decision_flags(parser: Parser) -> None:
     add_decision_flags(parser.add_argument_group("assignment"))
 
 
-def _settings(arguments: argparse.Namespace) -> LocalSettings:
+def read_settings(arguments: argparse.Namespace) -> LocalSettings:
+    """The settings that the flags describe. Raises MistakeError."""
     from sluice_cli.decision_flags import read_assignment
     from sluice_cli.local.settings import LocalSettings
     from sluice_cli.running.directory import DEFAULT_ROOT
@@ -109,6 +116,8 @@ def _settings(arguments: argparse.Namespace) -> LocalSettings:
         master=arguments.master,
         spark_conf=pairs("--spark-conf", arguments.spark_conf),
         kafka_config=pairs("--kafka-config", arguments.kafka_config),
+        racks=arguments.racks,
+        tags={key: _values(key, values) for key, values in pairs("--tag", arguments.tag).items()},
         restore_bytes_per_second=arguments.restore_bytes_per_second,
         state_cleanup_delay_ms=arguments.state_cleanup_delay,
         assignment=assignment,
@@ -116,6 +125,13 @@ def _settings(arguments: argparse.Namespace) -> LocalSettings:
         heartbeat_interval_ms=arguments.heartbeat_interval,
         session_timeout_ms=arguments.session_timeout,
     )
+
+
+def _values(key: str, text: str) -> tuple[str, ...]:
+    values = names(text)
+    if not values:
+        raise MistakeError(f"--tag {key}= has no value; give at least one, as in {key}=a,b")
+    return values
 
 
 def _application_id(pipeline: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from sluice_cli.decision_flags import assignment_flags
 from sluice_cli.errors import MistakeError
 from sluice_cli.local.backoff import Backoff
 from sluice_protocol.durations import show_duration
-from sluice_protocol.ids import check_application_id
+from sluice_protocol.ids import check_application_id, worker_slot
 from sluice_protocol.launch import KAFKA_CONFIG_VARIABLE, SECRET_VARIABLE, WorkerLaunch
 
 THIS_PROGRAM = (sys.executable, "-m", "sluice_cli")
@@ -25,7 +25,8 @@ class LocalSettings:
     """One application on this machine. Raises MistakeError naming the field and the value.
 
     `workers` is the number to begin with. What `sluice scale` said later is kept in the run directory and holds until
-    `workers` itself changes. `coordinator_urls` gives single workers another address (a proxy, to cut them off).
+    `workers` itself changes. `racks`, and the values of each tag, go to the workers in turn. `coordinator_urls` gives
+    single workers another address (a proxy, to cut them off).
     """
 
     pipeline: str
@@ -38,6 +39,8 @@ class LocalSettings:
     master: str | None = None
     spark_conf: Mapping[str, str] = field(default_factory=dict)
     kafka_config: Mapping[str, str] = field(default_factory=dict)
+    racks: tuple[str, ...] = ()
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     restorers: int = 2
     restore_bytes_per_second: int | None = None
     state_cleanup_delay_ms: int = 600_000
@@ -68,6 +71,7 @@ class LocalSettings:
 
     def worker(self, name: str, incarnation: str, coordinator: str) -> WorkerLaunch:
         """How the worker of this name is started now."""
+        slot = worker_slot(name)
         return WorkerLaunch(
             pipeline=self.pipeline,
             bootstrap_servers=self.bootstrap_servers,
@@ -81,6 +85,8 @@ class LocalSettings:
             master=self.master,
             spark_conf=self.spark_conf,
             kafka_config=self.kafka_config,
+            rack=_in_turn(self.racks, slot) if self.racks else None,
+            tags={key: _in_turn(values, slot) for key, values in self.tags.items()},
             restorers=self.restorers,
             restore_bytes_per_second=self.restore_bytes_per_second,
             state_cleanup_delay_ms=self.state_cleanup_delay_ms,
@@ -106,3 +112,7 @@ class LocalSettings:
         """The variables to add to the coordinator's environment."""
         kafka_config = json.dumps(dict(self.kafka_config))
         return {SECRET_VARIABLE: secret, KAFKA_CONFIG_VARIABLE: kafka_config, **self.environment}
+
+
+def _in_turn(values: Sequence[str], slot: int) -> str:
+    return values[slot % len(values)]
