@@ -13,7 +13,7 @@ DOCUMENT ?=
 BENCH_FLAGS = $(if $(JSON),--json $(JSON))
 ASSIGNOR_FLAGS = $(if $(FULL),--full) $(if $(DOCUMENT),--document $(DOCUMENT))
 
-.PHONY: setup demo demo-kubernetes test test-unit check format bench bench-pipeline bench-handover bench-restore bench-assignor chaos docs lock clean
+.PHONY: setup demo demo-kubernetes test test-unit check format bench bench-pipeline bench-handover bench-restore bench-assignor bench-operator chaos docs lock clean
 
 setup:
 	@$(PYTHON) tools/setup.py
@@ -45,7 +45,7 @@ format: setup
 
 bench: bench-pipeline bench-handover bench-restore
 
-bench-pipeline bench-handover bench-restore: bench-%: setup
+bench-pipeline bench-handover bench-restore bench-operator: bench-%: setup
 	$(RUN) -m bench.$* $(BENCH_FLAGS)
 
 bench-assignor: setup

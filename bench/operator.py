@@ -8,7 +8,9 @@ measured is the operator. There is no peer: no other operator places tasks.
 from __future__ import annotations
 
 import argparse
+import base64
 import os
+import statistics
 import sys
 import tempfile
 import time
@@ -20,15 +22,23 @@ from pathlib import Path
 from typing import Any
 
 import psutil
-from confluent_kafka.admin import AdminClient, NewTopic
 
+from bench import ours
+from bench.ground import Ground, prepared_ground
 from bench.harness import Row, publish, tell
-from sluice_devkit.kafka import KafkaCluster
+from bench.records import Feeder, load
+from sluice_cli.coordinator_client import CoordinatorClient
+from sluice_cli.errors import CommandError
+from sluice_cli.http_call import Trust
 from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
 from sluice_devkit.kubernetes.helm import Helm
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
+from sluice_devkit.offsets import OffsetWatch
 from sluice_operator.kube import paths
 from sluice_operator.spec.model import API_VERSION, KIND
+from sluice_protocol.heartbeat import Role
+from sluice_protocol.ids import TaskId
+from sluice_protocol.view import GroupView
 
 ROOT = Path(__file__).parents[1]
 CHART = ROOT / "charts" / "sluice"
@@ -36,8 +46,14 @@ STAND_IN = ROOT / "tests" / "operator" / "stand_in_worker.py"
 OPERATORS_NAMESPACE = "sluice-system"
 OPERATOR = f"system:serviceaccount:{OPERATORS_NAMESPACE}:sluice"
 CROWDS_TOPIC = "crowd"
+SERVICE = "sluice-coordinator"
 IN_A_POD = (sys.executable, "-m", "sluice_devkit.node_agent.service_account", "sluice")
 NODES = {"node-a-0": "zone-a", "node-b-0": "zone-b"}
+PARTITIONS = 8
+RECORDS = 400_000
+KEYS = 50_000
+RATE = 1_000
+ACCEPTABLE_LAG = 100
 _SECONDS = 600.0
 _LOOK_SECONDS = 0.01
 
@@ -46,9 +62,9 @@ _LOOK_SECONDS = 0.01
 class Playground:
     """A cluster with the operator installed, and a Kafka."""
 
+    ground: Ground
     kubernetes: KubernetesCluster
     nodes: NodeAgent
-    bootstrap_servers: str
 
     @property
     def operator(self) -> psutil.Process:
@@ -57,22 +73,34 @@ class Playground:
         (container,) = self.nodes.containers(OPERATORS_NAMESPACE, pod["metadata"]["name"])
         return psutil.Process(container.pid)
 
-    def create_topic(self, name: str, partitions: int) -> None:
-        """On the one broker."""
-        admin = AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 2})
-        admin.create_topics([NewTopic(name, partitions, 1)])[name].result(30)
+    def coordinator(self, app: str) -> CoordinatorClient:
+        """The read API of a group, behind the operator's Service."""
+        client = self.kubernetes.client
+        service = client.get(f"/api/v1/namespaces/{OPERATORS_NAMESPACE}/services/{SERVICE}")
+        secret = client.get(f"/api/v1/namespaces/{OPERATORS_NAMESPACE}/secrets/{SERVICE}-tls")
+        trust = Trust(base64.b64decode(secret["data"]["ca.crt"]).decode())
+        url = f"https://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
+        return CoordinatorClient(url, client.token, app, "default", trust=trust)
 
     def apply(self, name: str, replicas: int, image: str, module: str) -> None:
         """Create a StreamsApp in the namespace `default`."""
         spec = {
             "applicationId": name,
-            "kafka": {"bootstrapServers": self.bootstrap_servers},
+            "kafka": {"bootstrapServers": self.ground.bootstrap_servers},
             "pipeline": {"module": module, "image": image},
-            "assignment": {"acceptableRecoveryLag": 100},
+            "assignment": {"acceptableRecoveryLag": ACCEPTABLE_LAG},
             "workers": {"replicas": replicas, "stateVolume": {"size": "1Gi"}},
         }
         body = {"apiVersion": API_VERSION, "kind": KIND, "metadata": {"name": name}, "spec": spec}
         self.kubernetes.client.create(paths.apps("default"), body)
+
+    def scale(self, name: str, replicas: int) -> None:
+        """What `kubectl scale` does."""
+        self.kubernetes.client.patch(f"{paths.app(('default', name))}/scale", {"spec": {"replicas": replicas}})
+
+    def ready_pods(self) -> list[bool]:
+        """Of each worker's pod, whether it is Ready."""
+        return [_is_ready(pod) for pod in self.kubernetes.client.list(paths.pods("default"))]
 
     def ready(self) -> int:
         """How many StreamsApps are Ready."""
@@ -93,38 +121,103 @@ class Playground:
 def playground(images: Mapping[str, Image]) -> Iterator[Playground]:
     """Everything that is needed, gone afterwards."""
     images = {**images, "sluice-operator": Image(entrypoint=IN_A_POD)}
-    with KafkaCluster() as kafka, KubernetesCluster(audit=True) as kubernetes:
+    with prepared_ground() as ground, KubernetesCluster(audit=True) as kubernetes:
         agent = NodeAgent(kubernetes.client_of(NODE_AGENT), NODES, images, certificate=kubernetes.serving_certificate)
         with agent as nodes:
             kubernetes.namespace(OPERATORS_NAMESPACE)
             Helm.built().install(kubernetes.kubeconfig, CHART, "sluice", OPERATORS_NAMESPACE)
-            yield Playground(kubernetes, nodes, kafka.bootstrap_servers)
+            yield Playground(ground, kubernetes, nodes)
 
 
 def crowd(apps: int, workers: int, seconds: float) -> list[Row]:
     """So many applications at once, and then a steady time."""
-    with tempfile.TemporaryDirectory() as directory, playground({"stand-in": stand_in(Path(directory))}) as ground:
+    with tempfile.TemporaryDirectory() as directory, playground({"stand-in": stand_in(Path(directory))}) as place:
         names = [f"app-{number}" for number in range(apps)]
-        ground.create_topic(CROWDS_TOPIC, workers)
+        place.ground.create_topic(CROWDS_TOPIC, workers)
         tell(f"{apps} applications of {workers} workers each")
         began = time.monotonic()
         for name in names:
-            ground.apply(name, workers, "stand-in", "crowd:topology")
-        until(lambda: ground.ready() == apps, "all are ready")
+            place.apply(name, workers, "stand-in", "crowd:topology")
+        until(lambda: place.ready() == apps, "all are ready")
         settled = time.monotonic() - began
-        before, since = ground.operator.cpu_times(), time.time()
+        before, since = place.operator.cpu_times(), time.time()
         time.sleep(seconds)  # the time over which is measured
-        after, end = ground.operator.cpu_times(), time.time()
+        after, end = place.operator.cpu_times(), time.time()
         busy = after.user + after.system - before.user - before.system
-        requests = ground.requests(since, end)
+        requests = place.requests(since, end)
         for what, count in sorted(requests.items(), key=lambda item: -item[1]):
             tell(f"  {what}: {count * 60 / seconds:.0f} a minute")
         return [
             Row(f"{apps} apps: created to all ready", round(settled, 1), None, "s"),
             Row(f"{apps} apps, steady: CPU", round(100 * busy / seconds, 1), None, "% of a core"),
-            Row(f"{apps} apps, steady: memory", round(ground.operator.memory_info().rss / 1e6), None, "MB"),
+            Row(f"{apps} apps, steady: memory", round(place.operator.memory_info().rss / 1e6), None, "MB"),
             Row(f"{apps} apps, steady: API requests", round(sum(requests.values()) * 60 / seconds), None, "a minute"),
         ]
+
+
+def pace() -> list[Row]:
+    """One application with state and real workers: created, scaled out."""
+    app, sink = "pace", "pace-out"
+    environment = {
+        **of_this_machine(),
+        "BENCH_APPLICATION": app,
+        "BENCH_SOURCE": app,
+        "BENCH_SINK": sink,
+        "PYTHONPATH": os.pathsep.join(filter(None, (str(ROOT), os.environ.get("PYTHONPATH")))),
+    }
+    with playground({"counts": Image(environment=environment)}) as place:
+        load(place.ground, app, RECORDS, KEYS, PARTITIONS)
+        place.ground.create_topic(sink, PARTITIONS)
+        partitions = [(app, partition) for partition in range(PARTITIONS)]
+        with OffsetWatch(place.ground.bootstrap_servers, app, partitions) as watch:
+            began = time.monotonic()
+            place.apply(app, 1, "counts", ours.PIPELINE)
+            created = until(lambda: len(place.ready_pods()) == 1, "the pod is there")
+            running = until(lambda: place.ready_pods() == [True], "the pod is Ready")
+            committed = until(lambda: watch.total() > 0, "something is committed")
+            until(lambda: watch.total() >= RECORDS and place.ready() == 1, "everything is processed")
+        with Feeder(place.ground, app, RATE, KEYS):
+            asked = time.monotonic()
+            place.scale(app, 2)
+            warm, handed_over = watch_scale_out(place.coordinator(app))
+    return [
+        Row("created to its pod", round(1000 * (created - began)), None, "ms"),
+        Row("pod Ready to first commit", round(1000 * (committed - running)), None, "ms"),
+        Row("scale request to first warm-up", round(1000 * (warm - asked)), None, "ms"),
+        Row("hot to handed over p50", round(statistics.median(handed_over)), None, "ms"),
+        Row("hot to handed over max", round(max(handed_over)), None, "ms"),
+    ]
+
+
+def watch_scale_out(coordinator: CoordinatorClient) -> tuple[float, list[float]]:
+    """When the first warm-up was seen, and of each hot copy the ms from its first sight to the grant of the task."""
+    first_warm_up = 0.0
+    hot: dict[tuple[TaskId, str], float] = {}
+    before = {move.at_ms for move in coordinator.view().moves}
+
+    def is_done() -> bool:
+        nonlocal first_warm_up
+        view = _seen(coordinator)
+        if view is None:
+            return False
+        for task in view.tasks:
+            if task.role is Role.WARMUP:
+                first_warm_up = first_warm_up or time.monotonic()
+                if task.lag is not None and task.lag <= ACCEPTABLE_LAG:
+                    hot.setdefault((task.task, task.worker), time.time() * 1000)
+        return bool(first_warm_up) and len(view.members) == 2 and view.state == "stable" and view.pending_moves == 0
+
+    until(is_done, "the second worker has its share")
+    moves = [move for move in coordinator.view().moves if move.at_ms not in before]
+    at = [(move.at_ms, hot.get((move.task, move.destination))) for move in moves]
+    return first_warm_up, [max(0.0, granted - since) for granted, since in at if since is not None]
+
+
+def _seen(coordinator: CoordinatorClient) -> GroupView | None:
+    try:
+        return coordinator.view()
+    except CommandError:
+        return None
 
 
 def stand_in(directory: Path) -> Image:
@@ -170,7 +263,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> None:
     """Run the bench."""
     options = parse()
-    publish(crowd(options.apps, options.workers, options.seconds), options.json)
+    rows = [*pace(), *crowd(options.apps, options.workers, options.seconds)]
+    publish(rows, options.json)
 
 
 if __name__ == "__main__":
