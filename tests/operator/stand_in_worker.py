@@ -1,7 +1,8 @@
 """A worker without a data plane, in a pod: proves who it is by its token, holds what it is given, releases on demand.
 
-It reads the topics of STAND_IN_TOPICS together, and notes in the directory STAND_IN_NOTES with what it was launched.
-While the file `clings` is there it lets go of nothing. STAND_IN_FAILS says what is wrong with it: `raises`, `version`.
+It reads the topics of STAND_IN_TOPIC together. While the file STAND_IN_CLINGS is there it lets go of nothing; beside it
+it notes with what it was launched. STAND_IN_FAILS says what is wrong with it: `raises`, `version`, or nothing. With
+STAND_IN_DEAD_LETTERS it has an internal topic.
 """
 
 from __future__ import annotations
@@ -26,8 +27,8 @@ from sluice_protocol.topology import Subtopology, TopologyDescription
 from sluice_protocol.wire import encode
 
 _LEAVE_SECONDS = 3.0
-NOTES = Path(os.environ["STAND_IN_NOTES"])
-FAILS = os.environ["STAND_IN_FAILS"]
+CLINGS = Path(os.environ["STAND_IN_CLINGS"])
+FAILS = os.environ.get("STAND_IN_FAILS", "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,11 @@ class StandInWorker:
         self._epoch = JOIN
         self._grants: tuple[Grant, ...] = ()
         self._answers: queue.SimpleQueue[HeartbeatAnswer] = queue.SimpleQueue()
-        topics = tuple(os.environ["STAND_IN_TOPICS"].split(","))
+        topics = tuple(os.environ["STAND_IN_TOPIC"].split(","))
         subtopology = Subtopology(0, source_topics=topics, copartitioned=(topics,))
         application = launch.application_id
-        self._topology = TopologyDescription(application, (subtopology,), dead_letter_topic(application))
+        dead_letters = dead_letter_topic(application) if "STAND_IN_DEAD_LETTERS" in os.environ else None
+        self._topology = TopologyDescription(application, (subtopology,), dead_letters)
         remembered = Path(launch.state_dir) / "process-id"
         if not remembered.exists():
             remembered.write_text(str(uuid.uuid4()))
@@ -87,7 +89,7 @@ class StandInWorker:
 
     def _carry_out(self, answer: HeartbeatAnswer) -> None:
         is_revoked = {grant.task for grant in self._grants} > {grant.task for grant in answer.grants}
-        if is_revoked and (NOTES / "clings").exists():
+        if is_revoked and CLINGS.exists():
             time.sleep(0.2)
             return
         if answer.grants != self._grants:
@@ -106,7 +108,7 @@ class StandInWorker:
 
 def main() -> None:
     launch = read_launch(make_parser().parse_args(), os.environ)
-    (NOTES / f"{launch.app}-{launch.worker}.json").write_bytes(encode(launch))
+    CLINGS.with_name(f"{launch.app}-{launch.worker}.json").write_bytes(encode(launch))
     if FAILS == "raises":
         raise ZeroDivisionError("it can not be divided")
     signal.signal(signal.SIGTERM, _terminate)

@@ -18,7 +18,9 @@ from sluice_operator.kube import paths
 from sluice_operator.kube.client import Kube, KubeError
 from sluice_operator.kube.elector import Elector, LeaseSettings, LostError
 from sluice_operator.kube.event_log import EventLog
+from sluice_operator.kube.nodes import Nodes
 from sluice_operator.kube.tokens import PodCaller, TokenAdmission
+from sluice_operator.nodes import read_node
 from sluice_operator.observed import read_app
 from sluice_operator.spec.model import API_VERSION, KIND
 from sluice_operator.status import Event
@@ -260,6 +262,41 @@ async def allows(check: Coroutine[Any, Any, None]) -> bool:
         assert refused.status == 403  # noqa: PT017 - it need not be refused
         return False
     return True
+
+
+# Nodes.
+
+
+def test_nodes_that_may_not_be_read_are_done_without(kubernetes: KubernetesCluster, namespace: str):
+    token = kubernetes.service_account_token(namespace, "default")
+    rightless = replace(admin(kubernetes), token=token)
+
+    async def told() -> None:
+        async with Kube(lambda: rightless) as kube:
+            nodes = Nodes(kube)
+            await nodes.check()
+            assert not nodes.is_readable
+            assert await nodes.of(["node-a-0"]) == {}
+
+    asyncio.run(told())
+
+
+def test_a_node_is_asked_for_until_it_is_heard_of(kubernetes: KubernetesCluster, namespace: str):
+    name = f"node-{namespace}"
+    item = kubernetes.client.create(paths.NODES, {"metadata": {"name": name}, "spec": {"unschedulable": True}})
+
+    async def story(kube: Kube) -> None:
+        nodes = Nodes(kube)
+        await nodes.check()
+        known = await nodes.of([name, "nowhere", None])
+        assert known == {name: read_node(item), "nowhere": None}
+        assert not nodes.take(item)
+        assert nodes.take({**item, "spec": {}})
+        nodes.forget(name)
+        assert (await nodes.of([name]))[name] == read_node(item)
+
+    run(kubernetes, story)
+    kubernetes.client.delete(paths.node(name))
 
 
 # Events.

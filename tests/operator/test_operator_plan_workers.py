@@ -250,20 +250,36 @@ def test_what_the_workers_share_is_made_and_kept():
     assert list(plan_parts({Part.BUDGET: "uid"})) == [CreatePart(Part.SERVICE)]
 
 
-@given(
-    desired=st.integers(0, 4),
-    pods=st.dictionaries(
-        st.integers(0, 5),
-        st.tuples(st.sampled_from(Membership), st.sampled_from(Phase), st.sampled_from(["new", "old"])),
+any_pods = st.dictionaries(
+    st.integers(0, 5),
+    st.builds(
+        Pod,
+        slot=st.just(0),
+        uid=st.just("uid"),
+        phase=st.sampled_from(Phase),
+        revision=st.sampled_from(["new", "old"]),
+        membership=st.sampled_from(Membership),
+        trouble=st.sampled_from([None, UNPLACED]),
+        node=st.sampled_from([None, "node-x"]),
+        standing=st.sampled_from(Standing),
+        is_asked_to_go=st.booleans(),
     ),
-)
-def test_no_pod_that_may_hold_tasks_is_ever_deleted(desired: int, pods: dict[int, Any]):
-    seen = [a_pod(slot, membership, phase, revision) for slot, (membership, phase, revision) in pods.items()]
-    deleted = [pods[action.slot] for action in plan(desired, seen) if isinstance(action, DeletePod)]
+).map(lambda pods: [replace(pod, slot=slot, uid=f"uid-{slot}") for slot, pod in pods.items()])
 
-    assert desired == 0 or all(
-        membership in (DRAINED, ABSENT) or phase is Phase.ENDED for membership, phase, _ in deleted
-    )
+
+@given(desired=st.integers(1, 4), pods=any_pods, in_place=st.booleans(), standing=st.sampled_from(Standing))
+def test_no_pod_that_may_hold_tasks_is_ever_deleted_but_one_that_is_restarted(
+    desired: int, pods: list[Pod], in_place: bool, standing: Standing
+):
+    volumes = [replace(claim, standing=standing) for claim in claims(*(pod.slot for pod in pods))]
+    actions = plan(desired, pods, volumes, in_place=in_place)
+    by_slot = {pod.slot: pod for pod in pods}
+    deleted = [by_slot[action.slot] for action in actions if isinstance(action, DeletePod)]
+    restarted = [by_slot[action.slot] for action in actions if isinstance(action, RestartPod)]
+
+    assert all(pod.membership in (DRAINED, ABSENT) or pod.phase is Phase.ENDED for pod in deleted)
+    assert len(restarted) <= in_place
+    assert all(pod.standing is SOUND and pod.revision == "old" for pod in restarted)
 
 
 @given(

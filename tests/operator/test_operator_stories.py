@@ -25,7 +25,7 @@ from sluice_devkit.ports import free_ports
 from sluice_devkit.process_guard import ProcessGuard
 from sluice_operator.kube import paths
 from sluice_operator.observed import FINALIZER, Part
-from sluice_operator.spec.model import API_VERSION, KIND
+from sluice_operator.spec.model import API_VERSION, KIND, PLURAL
 from sluice_protocol.ids import dead_letter_topic
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
@@ -92,9 +92,10 @@ class Flights:
             **of_this_machine(),
             "PATH": f"{self.directory / 'bin'}:{os.environ['PATH']}",
             "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
-            "STAND_IN_TOPICS": ",".join(topics),
-            "STAND_IN_NOTES": str(self.directory),
+            "STAND_IN_TOPIC": ",".join(topics),
+            "STAND_IN_CLINGS": str(self.clings),
             "STAND_IN_FAILS": fails,
+            "STAND_IN_DEAD_LETTERS": "yes",
         }
         name = f"stand-in-{self.namespace}-{len(topics)}{fails}"
         self.nodes.add_image(name, Image(environment=environment))
@@ -172,6 +173,15 @@ class Flights:
         """What `kubectl drain` does to each pod. Raises ApiError 429 while that would do harm."""
         body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": self.namespace}}
         self.kubernetes.client.create(f"{paths.pods(self.namespace)}/{pod}/eviction", body)
+
+    def written_statuses(self) -> list[dict[str, Any]]:
+        """What was written to the status, in its order, as far as the API server took it."""
+        written = {"resource": PLURAL, "subresource": "status", "namespace": self.namespace, "name": self.name}
+        return [
+            event["requestObject"]["status"]
+            for event in self.kubernetes.audit_events()
+            if (event.get("objectRef") or {}).items() >= written.items() and event["responseStatus"]["code"] == 200
+        ]
 
     def messages(self, reason: str) -> list[str]:
         """Of the events of this reason."""
@@ -289,6 +299,19 @@ def test_a_worker_is_drained_before_its_pod_is_deleted_and_its_volume_is_kept(fl
     assert flights.pods().keys() == {"flights-worker-0"}
     assert flights.claims() == claims
     assert {"DrainStarted", "WorkerDeleted"} <= set(flights.events())
+
+
+def test_a_status_is_written_only_when_something_has_changed(flights: Flights):
+    flights.apply(replicas=1)
+    flights.wait_ready(1)
+    flights.scale(2)
+    flights.wait_ready(2)
+
+    known: dict[str, Any] = {}
+    for written in flights.written_statuses():
+        assert any(known.get(field) != value for field, value in written.items()), written
+        known |= written
+    assert known["readyReplicas"] == 2
 
 
 def test_a_drain_is_taken_back_half_way(flights: Flights):
