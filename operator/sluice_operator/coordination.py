@@ -108,6 +108,9 @@ class Coordination:
         self._last_settings: dict[Key, CoordinatorSettings] = {}
         """Of groups that have ended and whose topics are still to be deleted: their Secret may be gone by then."""
         self._connections = AdminConnections()
+        self._epoch: int | None = None
+        self._led: set[Key] = set()
+        self._raising = asyncio.Lock()
         self._tasks: list[asyncio.Task[None]] = []
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="coordinator", daemon=True)
@@ -148,6 +151,7 @@ class Coordination:
 
     async def drop(self, key: Key) -> None:
         """The application is gone."""
+        self.looked_at.add(key)
         self._last_settings.pop(key, None)
         await self._run(self._drop(key))
 
@@ -217,19 +221,28 @@ class Coordination:
         if running is not None and (running.uid, running.settings) == (app.uid, settings):
             return
         await self._drop(app.key)
-        loop = asyncio.get_running_loop()
-        leader = await loop.run_in_executor(None, self._raise_epoch, 0)
+        leader = await self._leader_epoch(app.key)
         item = await self._kube.get(paths.app(app.key))
         if item is None:
             return
         memory = StreamsAppMemory(
-            self._kube, loop, (app.key, app.uid), leader, recorded(read_app(item)), self._raise_epoch
+            self._kube, self._loop, (app.key, app.uid), leader, recorded(read_app(item)), self._raise_epoch
         )
         driver = Driver(settings, memory, topic_admin(settings, self._connections), fencer(settings), self._metrics)
         driver.start()
         self._running[app.key] = _Running(app.uid, settings, driver)
         self._drivers[app.key] = driver
         log.info("%s: coordinated under leader epoch %d", "/".join(app.key), leader)
+
+    async def _leader_epoch(self, key: Key) -> int:
+        """One that this application has not been led under. The first of each is that of the process: a raise for every
+        application would keep the Lease busy when a leader of many begins."""
+        async with self._raising:
+            if self._epoch is None:
+                self._epoch = await in_thread(lambda: self._raise_epoch(0))
+            epoch = await in_thread(lambda: self._raise_epoch(0)) if key in self._led else self._epoch
+            self._led.add(key)
+            return epoch
 
     async def _tell(self, key: Key, event: events.Event) -> None:
         driver = self._drivers.get(key)
@@ -250,7 +263,6 @@ class Coordination:
         self._last_settings.pop(app.key, None)
 
     async def _drop(self, key: Key) -> None:
-        self.looked_at.add(key)
         self._drivers.pop(key, None)
         running = self._running.pop(key, None)
         if running is not None:

@@ -79,6 +79,7 @@ def test_applications_whose_kafka_is_away_delay_no_other(operator: Operator, fli
     assert max(gaps) < HEARTBEAT_SECONDS + LATE_SECONDS
     assert slow <= looks / 20
     assert operator.probe("/readyz")[0] == 200
+    assert operator.log.read_text().count("coordinated under leader epoch 1\n") == 1 + BROKEN
 
 
 def answers(flights: Flights) -> list[float]:

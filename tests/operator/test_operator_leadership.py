@@ -86,9 +86,7 @@ def pair(kubernetes: KubernetesCluster, namespace: str, guard: ProcessGuard, tmp
     ):
 
         def operator(name: str, own_ports: list[int], server: str) -> Operator:
-            client.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
-            kubeconfig = tmp_path / f"{name}.kubeconfig"
-            kubernetes.write_kubeconfig(kubeconfig, kubernetes.service_account_token(namespace, name))
+            kubeconfig = account(kubernetes, namespace, name, tmp_path)
             kubeconfig.write_text(kubeconfig.read_text().replace(kubernetes.url, server))
             return Operator(
                 kubernetes, guard, namespace, tmp_path / f"{name}.log", kubeconfig,
@@ -99,6 +97,13 @@ def pair(kubernetes: KubernetesCluster, namespace: str, guard: ProcessGuard, tmp
         second = operator("second", ports[1], kubernetes.url)
         yield Pair(kubernetes, namespace, first, second, way_of_first)
     client.delete(f"{bindings}/{namespace}")
+
+
+def account(kubernetes: KubernetesCluster, namespace: str, name: str, directory: Path) -> Path:
+    """The kubeconfig of a new service account."""
+    kubernetes.client.create(f"/api/v1/namespaces/{namespace}/serviceaccounts", {"metadata": {"name": name}})
+    token = kubernetes.service_account_token(namespace, name)
+    return kubernetes.write_kubeconfig(directory / f"{name}.kubeconfig", token)
 
 
 @pytest.fixture
@@ -232,6 +237,25 @@ def test_a_follower_is_ready_and_serves_probes_and_metrics(pair: Pair, flights: 
     assert pair.first.metric('sluice_heartbeats_total{code="OK"}') > 0
     assert pair.second.metric('sluice_heartbeats_total{code="OK"}') == 0
     assert pair.second.metric('sluice_operator_api_calls_total{code="200",resource="leases",verb="get"}') > 0
+
+
+def test_a_leader_that_may_not_see_its_applications_is_alive_and_not_ready(
+    operator: Operator, kubernetes: KubernetesCluster, namespace: str, tmp_path: Path
+):
+    roles = f"/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}"
+    rules = [{"apiGroups": ["", "coordination.k8s.io"], "resources": ["secrets", "leases"], "verbs": ["*"]}]
+    kubernetes.client.create(f"{roles}/roles", {"metadata": {"name": "elector"}, "rules": rules})
+    subjects = [{"kind": "ServiceAccount", "name": "elector", "namespace": namespace}]
+    role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "elector"}
+    binding = {"metadata": {"name": "elector"}, "roleRef": role, "subjects": subjects}
+    kubernetes.client.create(f"{roles}/rolebindings", binding)
+
+    operator.kubeconfig = account(kubernetes, namespace, "elector", tmp_path)
+    operator.start()
+    kubernetes.client.wait_for("it leads", operator.leads, SECONDS)
+
+    assert operator.probe("/healthz") == (200, "alive\n")
+    assert operator.probe("/readyz") == (503, "the applications have not been listed yet\n")
 
 
 # An API server that is away.

@@ -119,8 +119,8 @@ class Elector:
                     await self._kube.call("PUT", self._path, lease)
 
     async def raise_epoch(self, above: int = 0) -> int:
-        """A leader epoch that nobody had before, and above this one. Raises KubeError, LostError."""
-        async with self._writing:
+        """A leader epoch that nobody had before, and above this one. Raises KubeError, LostError, TimeoutError."""
+        async with asyncio.timeout(self._settings.renew_deadline / 2), self._writing:  # the next renewal waits for it
             lease = await self._kube.call("GET", self._path)
             if lease["spec"].get("holderIdentity") != self._identity or not self.is_leading:
                 raise LostError(f"{self._identity} doesn't lead any more")
