@@ -6,6 +6,7 @@ Kafka then refuses whatever an earlier producer of the id still sends, and abort
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from threading import Thread
 
@@ -45,12 +46,11 @@ class Fencer:
 
     def _fence_one(self, transactional_id: str, problems: list[str]) -> None:
         producer = Producer({**self._settings, "transactional.id": transactional_id})
-        try:
-            problem = _init(producer)
-        finally:
-            producer.close()
+        problem = _init(producer)
         if problem is not None:
             problems.append(f"{transactional_id}: {problem}")
+        with contextlib.suppress(KafkaException):  # a producer that was refused says so once more
+            producer.close()
 
 
 def _init(producer: Producer) -> str | None:

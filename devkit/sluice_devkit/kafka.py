@@ -93,6 +93,9 @@ class KafkaCluster:
     `racks` are given to the brokers in turn, `properties` are added to every broker's own. Without a directory the
     data lies in a temporary one, which goes with the cluster; with one, data and logs stay, and a later cluster on the
     same directory finds them. `port` is the first of consecutive ports; without it free ones are chosen.
+
+    With `users` (passwords by name) clients have to log in (SASL/PLAIN, `login`), and an authorizer is on. The first
+    user is the brokers' own, and may do everything; the others may do what ACLs allow them.
     """
 
     def __init__(
@@ -102,6 +105,7 @@ class KafkaCluster:
         racks: Sequence[str] = (),
         properties: Mapping[str, str] | None = None,
         *,
+        users: Mapping[str, str] | None = None,
         port: int | None = None,
         jvm_options: Sequence[str] = FAST_START,
         java: Java | None = None,
@@ -112,7 +116,8 @@ class KafkaCluster:
         self._own_directory = directory is None
         self._directory = directory or Path(tempfile.gettempdir(), f"sluice-kafka-{uuid.uuid4().hex[:12]}")
         self._racks = racks
-        self._properties = dict(properties or {})
+        self._users = dict(users or {})
+        self._properties = {**_authorization(self._users), **(properties or {})}
         self._port = port
         self._jvm_options = tuple(jvm_options)
         self._java = java
@@ -127,6 +132,15 @@ class KafkaCluster:
     @property
     def directory(self) -> Path:
         return self._directory
+
+    def login(self, user: str) -> dict[str, str]:
+        """What a client of that user adds to its settings, in librdkafka's words."""
+        return {
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": user,
+            "sasl.password": self._users[user],
+        }
 
     def process(self, node: int) -> subprocess.Popen[bytes]:
         """The process of a broker; nodes are numbered from 0."""
@@ -316,6 +330,26 @@ def broker_properties(broker: _Broker, cluster: Sequence[_Broker]) -> dict[str, 
         "background.threads": "2",
     }
     return properties | ({"broker.rack": broker.rack} if broker.rack else {})
+
+
+def _authorization(users: Mapping[str, str]) -> dict[str, str]:
+    """What brokers need, so that clients log in and ACLs hold. Controllers talk among themselves, without a login."""
+    if not users:
+        return {}
+    own = next(iter(users))
+    known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
+    module = "org.apache.kafka.common.security.plain.PlainLoginModule"
+    return {
+        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "inter.broker.listener.name": "PLAINTEXT",
+        "sasl.enabled.mechanisms": "PLAIN",
+        "sasl.mechanism.inter.broker.protocol": "PLAIN",
+        "listener.name.plaintext.plain.sasl.jaas.config": (
+            f'{module} required username="{own}" password="{users[own]}" {known};'
+        ),
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": f"User:{own};User:ANONYMOUS",
+    }
 
 
 def _await_started(broker: _Broker, process: subprocess.Popen[bytes], log_start: int, deadline: float) -> None:
