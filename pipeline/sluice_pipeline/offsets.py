@@ -110,7 +110,7 @@ class Offsets:
     def since(self, partitions: Collection[Partition], moment_ms: int) -> dict[Partition, int]:
         """The first records not before the moment (since the epoch); nothing where there is none. Raises
         OffsetsUnavailableError."""
-        at = _OffsetSpec.for_timestamp(moment_ms)  # type: ignore[no-untyped-call]
+        at = _OffsetSpec.for_timestamp(moment_ms)
         found = self._listed(partitions, at, IsolationLevel.READ_COMMITTED)
         return {where: offset for where, offset in found.items() if offset >= 0}
 
