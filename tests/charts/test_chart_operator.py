@@ -42,6 +42,7 @@ class Installed:
     nodes: NodeAgent
     own: str
     shop: str
+    replicas: int
     foreseen: list[str]
     """What it asks for and may not: it does without."""
 
@@ -121,9 +122,10 @@ def installed(
 ) -> Iterator[Installed]:
     own = kubernetes.namespace(f"{namespace}-system")
     nodes.add_image("sluice-operator", Image((sys.executable, *OPERATOR), environment=ENVIRONMENT))
-    values: dict[str, Any] = {"watchNamespaces": [namespace]} if request.param == "namespaces" else {}
+    values: dict[str, Any] = {"watchNamespaces": [namespace], "replicas": 2} if request.param == "namespaces" else {}
     helm.install(kubernetes.kubeconfig, CHART, RELEASE, own, crds={"install": False}, **values)
-    yield Installed(kubernetes, nodes, own, namespace, ["list nodes"] if values else [])
+    # Limited to namespaces it may not read nodes, and does without; only the leader tries.
+    yield Installed(kubernetes, nodes, own, namespace, values.get("replicas", 1), ["list nodes"] if values else [])
     if kubernetes.client.exists(paths.app((namespace, "flights"))):
         kubernetes.client.delete(paths.app((namespace, "flights")))
         gone = paths.app((namespace, "flights"))
@@ -135,7 +137,10 @@ def installed(
 def test_the_installed_operator_keeps_an_application_and_is_refused_nothing(
     installed: Installed, kafka: KafkaCluster, topics: Any, tmp_path: Path
 ):
-    installed.client.wait_for("the operator is available", lambda: installed.available() == 1, SECONDS)
+    def is_available() -> bool:
+        return installed.available() == installed.replicas
+
+    installed.client.wait_for("every replica is available", is_available, SECONDS)
 
     installed.apply(kafka, topics.create("input", 4), tmp_path)
     installed.wait_ready(1)
