@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from chart_release import CHART, RELEASE
@@ -92,6 +93,11 @@ class Installed:
         secret = self.client.get(f"{paths.secrets(self.own)}/{RELEASE}-coordinator-tls")
         return f"https://{service['spec']['clusterIP']}:8080", b64decode(secret["data"]["ca.crt"]).decode()
 
+    def operators(self) -> list[str]:
+        """Their addresses."""
+        self.client.wait_for("every replica is available", lambda: self.available() == self.replicas, SECONDS)
+        return [pod["status"]["podIP"] for pod in self.client.list(paths.pods(self.own))]
+
     def kubeconfig_of_a(self, role: str, directory: Path) -> Path:
         """That of somebody with this role of the chart's in the application's namespace."""
         accounts = f"/api/v1/namespaces/{self.shop}/serviceaccounts"
@@ -169,6 +175,11 @@ def test_people_see_the_tasks_of_what_they_may_see(
     shown = json.loads(capsys.readouterr().out)
     assert {task["state"] for task in shown["group"]["tasks"]} == {"running"}
     assert shown["app"]["status"]["readyReplicas"] == 1
+
+    for pod in installed.operators():  # as through a forwarded port; one that does not lead sends us on
+        direct = [f"--coordinator=https://{pod}:8080", f"--coordinator-name={urlsplit(url).hostname}", coordinator[1]]
+        assert main(["status", "flights", f"--kubeconfig={viewer}", "--output=json", *direct]) == 0
+        assert json.loads(capsys.readouterr().out)["group"]["epoch"] == shown["group"]["epoch"]
 
     assert main(["resume", "flights", f"--kubeconfig={viewer}", *coordinator]) == 1
     assert "may not patch streamsapps flights" in capsys.readouterr().err
