@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 import pytest
 from chart_release import CHART, RELEASE
 
+from sluice_cli.commands.dev import OPERATOR_COMMAND, OPERATOR_IMAGE
 from sluice_cli.main import main
 from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.client import KubernetesClient
@@ -30,7 +31,6 @@ from sluice_operator.spec.model import API_VERSION, KIND
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
 
 STAND_IN = Path(__file__).parents[1] / "operator" / "stand_in_worker.py"
-OPERATOR = ("-m", "sluice_devkit.node_agent.service_account", sys.executable, "-m", "sluice_cli")
 ENVIRONMENT = {**of_this_machine(), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
 SECONDS = 90.0
 
@@ -127,7 +127,7 @@ def installed(
     request: pytest.FixtureRequest, helm: Helm, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: str
 ) -> Iterator[Installed]:
     own = kubernetes.namespace(f"{namespace}-system")
-    nodes.add_image("sluice-operator", Image((sys.executable, *OPERATOR), environment=ENVIRONMENT))
+    nodes.add_image(OPERATOR_IMAGE, Image(OPERATOR_COMMAND, environment=ENVIRONMENT))
     values: dict[str, Any] = {"watchNamespaces": [namespace], "replicas": 2} if request.param == "namespaces" else {}
     helm.install(kubernetes.kubeconfig, CHART, RELEASE, own, crds={"install": False}, **values)
     # Limited to namespaces it may not read nodes, and does without; only the leader tries.
