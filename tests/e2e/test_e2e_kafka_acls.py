@@ -1,4 +1,4 @@
-"""The rights in Kafka that docs/operations.md lists are enough for a whole application, and none is too much."""
+"""The rights in Kafka that docs/kubernetes.md lists are enough for a whole application, and none is too much."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from sluice_protocol.topology import Subtopology, TopologyDescription
 
 pytestmark = pytest.mark.kafka
 
-GUIDE = Path(__file__).parents[2] / "docs" / "operations.md"
+GUIDE = Path(__file__).parents[2] / "docs" / "kubernetes.md"
 SECONDS = 30.0
 APPLICATION_SECONDS = 120.0
 USER = "application"
