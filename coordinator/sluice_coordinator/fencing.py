@@ -35,20 +35,27 @@ class Fencer:
 
     def fence(self, transactional_ids: Sequence[str]) -> None:
         """Return when no earlier producer of any id can commit any more. Raises FencingError."""
-        problems: list[str] = []
-        threads = [Thread(target=self._fence_one, args=(one, problems), daemon=True) for one in transactional_ids]
+        unfenced = dict.fromkeys(transactional_ids, "it was not tried to the end")
+        threads = [Thread(target=self._fence_one, args=(one, unfenced), daemon=True) for one in transactional_ids]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        if problems:
-            raise FencingError("; ".join(sorted(problems)))
+        if unfenced:
+            raise FencingError("; ".join(f"{one}: {problem}" for one, problem in sorted(unfenced.items())))
 
-    def _fence_one(self, transactional_id: str, problems: list[str]) -> None:
-        producer = Producer({**self._settings, "transactional.id": transactional_id})
+    def _fence_one(self, transactional_id: str, unfenced: dict[str, str]) -> None:
+        """Only what is known to be fenced is taken out of `unfenced`."""
+        try:
+            producer = Producer({**self._settings, "transactional.id": transactional_id})
+        except KafkaException as error:
+            unfenced[transactional_id] = str(error.args[0].str())
+            return
         problem = _init(producer)
-        if problem is not None:
-            problems.append(f"{transactional_id}: {problem}")
+        if problem is None:
+            del unfenced[transactional_id]
+        else:
+            unfenced[transactional_id] = problem
         with contextlib.suppress(KafkaException):  # a producer that was refused says so once more
             producer.close()
 
