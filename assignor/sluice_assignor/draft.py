@@ -111,7 +111,8 @@ class Draft:
 
     def load(self, worker: int) -> float:
         """Tasks a thread (Kafka's assignedTaskLoad)."""
-        return self.count(worker) / self.capacity[worker]
+        held = len(self.active[worker]) + len(self.standby[worker]) + len(self.warmup[worker])  # asked all the time
+        return held / self.capacity[worker]
 
     def active_load(self, worker: int) -> float:
         """Active tasks a thread (Kafka's activeTaskLoad)."""
@@ -119,8 +120,7 @@ class Draft:
 
     def by_load(self, worker: int) -> tuple[float, int]:
         """The sort key of the least loaded worker; of equals the first."""
-        held = len(self.active[worker]) + len(self.standby[worker]) + len(self.warmup[worker])  # asked all the time
-        return held / self.capacity[worker], worker
+        return self.load(worker), worker
 
     def active_holders(self) -> dict[int, int]:
         """Each task that runs somewhere, and where."""

@@ -27,7 +27,7 @@ class Lags:
         self._acceptable = acceptable
         self._least_acceptable = UNKNOWN_OFFSET_SUM if acceptable == MAX_LAG else RUNNING
         self._ends = [task.end_offset_sum if task.stateful else 0 for task in numbering.tasks]
-        self._ready: list[list[int]] = [[] for _ in numbering.tasks]
+        self._ready: dict[int, list[int]] = {}
         """Who is caught up, of those who reported."""
         self._reported: list[dict[int, int]] = [{} for _ in numbering.tasks]
         for worker in (*numbering.staying, *numbering.draining):
@@ -45,6 +45,11 @@ class Lags:
             return lag
         return self._ends[task] if lag == UNKNOWN_OFFSET_SUM else 0
 
+    def left_to_restore_all(self, worker: int, tasks: Iterable[int]) -> list[int]:
+        """`left_to_restore` of many tasks."""
+        ends, reported = self._ends, self._reported
+        return [self.left_to_restore(worker, task) if reported[task] else ends[task] for task in tasks]
+
     def reported(self, task: int) -> Mapping[int, int]:
         """The lag of each worker that counts for the task and has a copy of it."""
         return self._reported[task]
@@ -54,7 +59,7 @@ class Lags:
 
     def caught_up(self, task: int) -> list[int]:
         """Everybody who could run the task at once; those who may receive tasks are in order."""
-        ready = self._ready[task]
+        ready = self._ready.get(task, [])
         if not self._is_acceptable(self._ends[task]):
             return ready
         reported = self._reported[task]
@@ -63,14 +68,15 @@ class Lags:
     def behind_another(self, worker: int, tasks: Iterable[int]) -> list[int]:
         """Those tasks for which the worker is not caught up, while some other has strictly less left to read.
 
-        The other has a copy: nobody is further behind than those who have none.
+        The other has a copy: nobody is further behind than those who have none. A worker whose position is not known is
+        behind nobody.
         """
-        least, most, ends = self._least_acceptable, self._acceptable, self._ends
+        most, ends, ready = self._acceptable, self._ends, self._ready
         behind = []
         for task in tasks:
             reported = self._reported[task]
             lag = reported.get(worker, ends[task])
-            if not least <= lag <= most and min(reported.values(), default=lag) < lag:
+            if lag > most and (task in ready or min(reported.values(), default=lag) < lag):
                 behind.append(task)
         return behind
 
@@ -110,7 +116,7 @@ class Lags:
                     lag = lag - offset_sum if offset_sum >= 0 else offset_sum
                 self._reported[task][worker] = lag
                 if least <= lag <= most:
-                    self._ready[task].append(worker)
+                    self._ready.setdefault(task, []).append(worker)
 
 
 def _offset_sums(worker: Worker) -> Iterator[tuple[TaskId, int]]:

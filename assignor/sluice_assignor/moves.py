@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cached_property
+from itertools import repeat
 from operator import itemgetter
 
 from sluice_assignor.draft import Draft, Numbering
@@ -55,14 +56,14 @@ class _Telling:
         self._holders = numbering.holders
 
     def changes_of_active(self) -> Iterator[_Told]:
-        ids, names, holders, left = self._ids, self._names, self._holders, self._lags.left_to_restore
-        unassigned = MoveReason.UNASSIGNED
+        holders = self._holders
         for destination, tasks in enumerate(self._step.next.active):
+            yield from self._from_nobody(
+                [task for task in tasks if task not in holders], destination, MoveReason.UNASSIGNED
+            )
             for task in tasks:
-                source = holders.get(task)
-                if source is None:
-                    yield task, Move(ids[task], None, names[destination], unassigned, left(destination, task))
-                elif source != destination:
+                source = holders.get(task, destination)
+                if source != destination:
                     yield task, self._change_of_active(task, source, destination)
 
     def copies_on_their_way(self) -> Iterator[_Told]:
@@ -80,13 +81,24 @@ class _Telling:
                 yield task, Move(ids[task], *workers, waiting, lacks, in_line, ahead)
 
     def new_standbys(self) -> Iterator[_Told]:
-        ids, names, left, on_their_way = self._ids, self._names, self._lags.left_to_restore, self._step.on_their_way
-        standby = MoveReason.STANDBY
+        ids, on_their_way = self._ids, self._step.on_their_way
         for worker in self._numbering.staying:
-            held = self._numbering.held_now(worker)
-            for task in self._step.next.standby[worker]:
-                if ids[task] not in held and (task, worker) not in on_their_way:
-                    yield task, Move(ids[task], None, names[worker], standby, left(worker, task))
+            held, standbys = self._numbering.held_now(worker), self._step.next.standby[worker]
+            new = [task for task in standbys if ids[task] not in held and (task, worker) not in on_their_way]
+            yield from self._from_nobody(new, worker, MoveReason.STANDBY)
+
+    def _from_nobody(self, tasks: list[int], worker: int, reason: MoveReason) -> Iterator[_Told]:
+        """Built column by column: in a first assignment there is nothing else to tell, and of it twice all tasks."""
+        fields = zip(
+            map(self._ids.__getitem__, tasks),
+            repeat(None),
+            repeat(self._names[worker]),
+            repeat(reason),
+            self._lags.left_to_restore_all(worker, tasks),
+            repeat(0),
+            repeat(0),
+        )
+        return zip(tasks, map(Move._make, fields), strict=True)
 
     def _change_of_active(self, task: int, source: int, destination: int) -> Move:
         lead = self._lead_with_state if self._numbering.tasks[task].stateful else self._lead_without_state

@@ -252,7 +252,7 @@ def _failed_tasks(observed: Observed) -> Fact | None:
     ]
     if not failed:
         return None
-    return Fact(Truth.FALSE, Reason.TASKS_FAILED, _some(failed) + " — mend it, then POST …/resume to the coordinator.")
+    return Fact(Truth.FALSE, Reason.TASKS_FAILED, _some(failed) + " — mend it, then `sluice resume`.")
 
 
 def _unless_true(fact: Fact) -> Fact | None:

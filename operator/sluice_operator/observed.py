@@ -313,11 +313,11 @@ def _trouble(status: Mapping[str, Any], container: Mapping[str, Any]) -> Trouble
 
 
 def _failure(reason: str, message: str, last: Mapping[str, Any]) -> Trouble:
-    """The last words of the container say more than what its node thinks of it."""
+    """The last line of the container says more than what its node thinks of it; what stands above is for its log."""
     exit_code = last.get("exitCode")
     exited = "" if exit_code is None else f"exit code {exit_code}"
-    said = (last.get("message") or message).strip()
-    return Trouble(reason, "; ".join(part for part in (exited, said) if part), exit_code)
+    said = (last.get("message") or message).strip().splitlines()
+    return Trouble(reason, "; ".join(part for part in (exited, *said[-1:]) if part), exit_code)
 
 
 def read_claim(item: Mapping[str, Any]) -> Claim:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from sluice_operator.conditions import all_run
 from sluice_operator.nodes import Standing
@@ -44,7 +45,7 @@ def plan(observed: Observed, coordinator: Coordinator) -> Plan:
     status = status_of(observed)
     actions = _actions(observed, coordinator)
     is_stable = observed.group is None or observed.group.state == "stable"
-    is_settled = is_stable and not actions and not observed.restarted and not _awaits_members(observed)
+    is_settled = is_stable and not actions and not _restarting(observed) and not _awaits_members(observed)
     return Plan(actions, status, events_of(observed.app.conditions, status.conditions), is_settled)
 
 
@@ -88,9 +89,15 @@ def _returns(observed: Observed) -> tuple[Action, ...]:
     }
     return tuple(
         ReportReturn(slot, round((observed.now - since).total_seconds()))
-        for slot, since in observed.restarted.items()
+        for slot, since in _restarting(observed).items()
         if slot in back
     )
+
+
+def _restarting(observed: Observed) -> Mapping[int, datetime]:
+    """Since when; a slot that isn't wanted any more doesn't come back."""
+    replicas = 0 if observed.app.spec is None else observed.app.spec.workers.replicas
+    return {slot: since for slot, since in observed.restarted.items() if slot < replicas}
 
 
 def _end(observed: Observed) -> tuple[Action | RemoveFinalizer, ...]:

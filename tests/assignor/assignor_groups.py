@@ -11,7 +11,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from sluice_assignor import Assignment, AssignmentConfig, Copy, Decision, GroupState, Task, Worker, decide
+from sluice_assignor import (
+    Assignment,
+    AssignmentConfig,
+    Copy,
+    Decision,
+    GroupState,
+    RackAwareStrategy,
+    Task,
+    Worker,
+    decide,
+)
 from sluice_assignor.model import RUNNING
 from sluice_protocol.ids import TaskId
 
@@ -38,6 +48,17 @@ class Group:
 
     state: GroupState
     ids: dict[str, UUID]
+    racks: RackAwareStrategy = RackAwareStrategy.NONE
+
+    def in_racks(self, strategy: RackAwareStrategy) -> Group:
+        """Every worker in a rack of its own, every partition in all of them: the strategy has no traffic to save."""
+        workers = {id_: replace(worker, rack=str(id_)) for id_, worker in self.state.workers.items()}
+        everywhere = (frozenset(map(str, workers)),)
+        tasks = {
+            id_: replace(task, source_racks=everywhere, changelog_racks=everywhere if task.stateful else ())
+            for id_, task in self.state.tasks.items()
+        }
+        return replace(self, state=GroupState(tasks, workers), racks=strategy)
 
     def running(self, **tasks: str) -> Group:
         """Active and running: as caught up as can be."""
@@ -85,7 +106,7 @@ class Group:
         **others: Any,
     ) -> Outcome:
         """What the assignor decides, with Kafka's defaults for what is not given; `others` are fields of the config."""
-        config = AssignmentConfig(strategy, lag, warmups, standbys, **others)
+        config = AssignmentConfig(strategy, lag, warmups, standbys, **{"rack_aware_strategy": self.racks} | others)
         return Outcome(decide(self.state, config), {id_: name for name, id_ in self.ids.items()})
 
     def once_hot(self, outcome: Outcome) -> Group:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field, replace
+from itertools import product
 from uuid import UUID
 
 import pytest
 from assignor_groups import once_hot
 
-from sluice_assignor import Assignment, AssignmentConfig, GroupState, Task, Worker, decide
+from sluice_assignor import Assignment, AssignmentConfig, GroupState, RackAwareStrategy, Task, Worker, decide
 from sluice_assignor.strategies import STRATEGIES
 from sluice_protocol.ids import TaskId
 
@@ -20,7 +21,17 @@ END = 150_000
 ACCEPTABLE_LAG = 100
 SEEDS = 60
 
-every_strategy = pytest.mark.parametrize("strategy", sorted(STRATEGIES))
+RACKS = ("rack-0", "rack-1", "rack-2")
+HEED_RACKS = ("HighAvailability", "Optimal")
+
+every_strategy = pytest.mark.parametrize(
+    ("strategy", "racks"),
+    [
+        *((strategy, RackAwareStrategy.NONE) for strategy in sorted(STRATEGIES)),
+        *product(HEED_RACKS, (RackAwareStrategy.MIN_TRAFFIC, RackAwareStrategy.BALANCE_SUBTOPOLOGY)),
+    ],
+    ids=lambda value: value if isinstance(value, str) else value.value,
+)
 
 
 @dataclass
@@ -66,6 +77,7 @@ class Cluster:
 
 def a_cluster(
     strategy: str,
+    racks: RackAwareStrategy,
     *,
     stateless: int,
     stateful: int,
@@ -74,28 +86,29 @@ def a_cluster(
     warmups: int = 2,
     standbys: int = 0,
 ) -> Cluster:
-    """So many partitions a subtopology; those with state come first."""
+    """So many partitions a subtopology, in one or two racks each; those with state come first."""
     tasks = {}
     for first, count, with_state in ((0, stateful, True), (stateful, stateless, False)):
         for number in range(count):
             id_ = TaskId(first + number // partitions, number % partitions)
-            tasks[id_] = Task(id_, with_state, END if with_state else 0)
+            replicas = (frozenset((RACKS[id_.partition % 3], RACKS[number % 2])),)
+            tasks[id_] = Task(id_, with_state, END if with_state else 0, replicas, replicas if with_state else ())
     members = {worker.process_id: worker for worker in map(a_worker, range(workers))}
-    return Cluster(GroupState(tasks, members), AssignmentConfig(strategy, ACCEPTABLE_LAG, warmups, standbys))
+    return Cluster(GroupState(tasks, members), AssignmentConfig(strategy, ACCEPTABLE_LAG, warmups, standbys, racks))
 
 
 def a_worker(number: int) -> Worker:
-    return Worker(UUID(int=number), capacity=1)
+    return Worker(UUID(int=number), capacity=1, rack=RACKS[number % 3])
 
 
 @every_strategy
-def test_a_first_assignment_is_final(strategy: str):
-    a_cluster(strategy, stateless=1, stateful=1, workers=1).converge(limit=1)
+def test_a_first_assignment_is_final(strategy: str, racks: RackAwareStrategy):
+    a_cluster(strategy, racks, stateless=1, stateful=1, workers=1).converge(limit=1)
 
 
 @every_strategy
-def test_a_worker_joins(strategy: str):
-    cluster = a_cluster(strategy, stateless=7, stateful=11, workers=1)
+def test_a_worker_joins(strategy: str, racks: RackAwareStrategy):
+    cluster = a_cluster(strategy, racks, stateless=7, stateful=11, workers=1)
     cluster.converge(limit=1)
 
     cluster.join(a_worker(1))
@@ -104,8 +117,8 @@ def test_a_worker_joins(strategy: str):
 
 
 @every_strategy
-def test_a_worker_is_lost(strategy: str):
-    cluster = a_cluster(strategy, stateless=11, stateful=13, workers=7)
+def test_a_worker_is_lost(strategy: str, racks: RackAwareStrategy):
+    cluster = a_cluster(strategy, racks, stateless=11, stateful=13, workers=7)
     cluster.converge(limit=1)
 
     cluster.lose(UUID(int=0))
@@ -115,12 +128,13 @@ def test_a_worker_is_lost(strategy: str):
 
 @every_strategy
 @pytest.mark.parametrize("seed", range(SEEDS))
-def test_workers_come_and_go(strategy: str, seed: int):
+def test_workers_come_and_go(strategy: str, racks: RackAwareStrategy, seed: int):
     rng = random.Random(seed)
     stateless, stateful, workers = (rng.randint(1, 10) for _ in range(3))
     standbys, warmups, partitions = rng.randint(0, workers), rng.randint(1, stateful), rng.randint(1, 10)
     cluster = a_cluster(
         strategy,
+        racks,
         stateless=stateless,
         stateful=stateful,
         workers=workers,

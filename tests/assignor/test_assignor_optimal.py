@@ -24,10 +24,13 @@ from sluice_assignor import (
     MoveReason,
     OptimalParameters,
     RackAwareStrategy,
+    Task,
     Wish,
+    Worker,
     decide,
 )
 from sluice_assignor.model import RUNNING
+from sluice_protocol.ids import TaskId
 
 OPTIMAL = AssignmentConfig("Optimal")
 
@@ -178,6 +181,35 @@ def test_the_spread_is_worth_restoring_when_it_is_configured_so():
 
     assert decide(group, OPTIMAL).moves == ()
     assert all({task.subtopology for task in tasks} == {0, 1} for tasks in decide(group, spread).target.active.values())
+
+
+NEAR = {TaskId(subtopology, partition): "ab"[subtopology] for subtopology in (0, 1) for partition in (0, 1)}
+"""Each subtopology is read from a rack of its own: least traffic and an even spread pull in two directions."""
+
+
+@pytest.mark.parametrize(
+    ("strategy", "parts"), [(RackAwareStrategy.MIN_TRAFFIC, 1), (RackAwareStrategy.BALANCE_SUBTOPOLOGY, 2)]
+)
+@pytest.mark.parametrize("stateful", [True, False])
+def test_balanced_subtopologies_are_worth_more_than_traffic(strategy: RackAwareStrategy, parts: int, stateful: bool):
+    tasks = {id_: Task(id_, stateful, END if stateful else 0, (frozenset(rack),)) for id_, rack in NEAR.items()}
+    workers = {UUID(int=number): Worker(UUID(int=number), 1, rack=rack) for number, rack in enumerate("ab")}
+
+    target = decide(GroupState(tasks, workers), replace(OPTIMAL, rack_aware_strategy=strategy)).target
+
+    assert [len({task.subtopology for task in held}) for held in target.active.values()] == [parts, parts]
+
+
+def test_balanced_subtopologies_are_not_worth_restoring():
+    group = a_group("0_0 0_1 1_0 1_1", workers="a b").running(a="0_0 0_1", b="1_0 1_1").state
+    workers = {id_: replace(worker, rack="x") for id_, worker in group.workers.items()}
+    racks = frozenset("x")
+    tasks = {id_: replace(task, source_racks=(racks,), changelog_racks=(racks,)) for id_, task in group.tasks.items()}
+    balanced = replace(OPTIMAL, rack_aware_strategy=RackAwareStrategy.BALANCE_SUBTOPOLOGY)
+
+    decision = decide(GroupState(tasks, workers), balanced)
+
+    assert (decision.moves, decision.degraded) == ((), ())
 
 
 def test_a_spread_out_of_range_is_refused():

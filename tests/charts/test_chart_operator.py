@@ -13,10 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from chart_release import CHART, RELEASE
 
+from sluice_cli.commands.dev import OPERATOR_COMMAND, OPERATOR_IMAGE
 from sluice_cli.main import main
 from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.client import KubernetesClient
@@ -29,7 +31,6 @@ from sluice_operator.spec.model import API_VERSION, KIND
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
 
 STAND_IN = Path(__file__).parents[1] / "operator" / "stand_in_worker.py"
-OPERATOR = ("-m", "sluice_devkit.node_agent.service_account", sys.executable, "-m", "sluice_cli")
 ENVIRONMENT = {**of_this_machine(), "PYTHONPATH": os.environ.get("PYTHONPATH", "")}
 SECONDS = 90.0
 
@@ -42,6 +43,7 @@ class Installed:
     nodes: NodeAgent
     own: str
     shop: str
+    replicas: int
     foreseen: list[str]
     """What it asks for and may not: it does without."""
 
@@ -91,6 +93,11 @@ class Installed:
         secret = self.client.get(f"{paths.secrets(self.own)}/{RELEASE}-coordinator-tls")
         return f"https://{service['spec']['clusterIP']}:8080", b64decode(secret["data"]["ca.crt"]).decode()
 
+    def operators(self) -> list[str]:
+        """Their addresses."""
+        self.client.wait_for("every replica is available", lambda: self.available() == self.replicas, SECONDS)
+        return [pod["status"]["podIP"] for pod in self.client.list(paths.pods(self.own))]
+
     def kubeconfig_of_a(self, role: str, directory: Path) -> Path:
         """That of somebody with this role of the chart's in the application's namespace."""
         accounts = f"/api/v1/namespaces/{self.shop}/serviceaccounts"
@@ -120,10 +127,11 @@ def installed(
     request: pytest.FixtureRequest, helm: Helm, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: str
 ) -> Iterator[Installed]:
     own = kubernetes.namespace(f"{namespace}-system")
-    nodes.add_image("sluice-operator", Image((sys.executable, *OPERATOR), environment=ENVIRONMENT))
-    values: dict[str, Any] = {"watchNamespaces": [namespace]} if request.param == "namespaces" else {}
+    nodes.add_image(OPERATOR_IMAGE, Image(OPERATOR_COMMAND, environment=ENVIRONMENT))
+    values: dict[str, Any] = {"watchNamespaces": [namespace], "replicas": 2} if request.param == "namespaces" else {}
     helm.install(kubernetes.kubeconfig, CHART, RELEASE, own, crds={"install": False}, **values)
-    yield Installed(kubernetes, nodes, own, namespace, ["list nodes"] if values else [])
+    # Limited to namespaces it may not read nodes, and does without; only the leader tries.
+    yield Installed(kubernetes, nodes, own, namespace, values.get("replicas", 1), ["list nodes"] if values else [])
     if kubernetes.client.exists(paths.app((namespace, "flights"))):
         kubernetes.client.delete(paths.app((namespace, "flights")))
         gone = paths.app((namespace, "flights"))
@@ -135,7 +143,10 @@ def installed(
 def test_the_installed_operator_keeps_an_application_and_is_refused_nothing(
     installed: Installed, kafka: KafkaCluster, topics: Any, tmp_path: Path
 ):
-    installed.client.wait_for("the operator is available", lambda: installed.available() == 1, SECONDS)
+    def is_available() -> bool:
+        return installed.available() == installed.replicas
+
+    installed.client.wait_for("every replica is available", is_available, SECONDS)
 
     installed.apply(kafka, topics.create("input", 4), tmp_path)
     installed.wait_ready(1)
@@ -164,6 +175,11 @@ def test_people_see_the_tasks_of_what_they_may_see(
     shown = json.loads(capsys.readouterr().out)
     assert {task["state"] for task in shown["group"]["tasks"]} == {"running"}
     assert shown["app"]["status"]["readyReplicas"] == 1
+
+    for pod in installed.operators():  # as through a forwarded port; one that does not lead sends us on
+        direct = [f"--coordinator=https://{pod}:8080", f"--coordinator-name={urlsplit(url).hostname}", coordinator[1]]
+        assert main(["status", "flights", f"--kubeconfig={viewer}", "--output=json", *direct]) == 0
+        assert json.loads(capsys.readouterr().out)["group"]["epoch"] == shown["group"]["epoch"]
 
     assert main(["resume", "flights", f"--kubeconfig={viewer}", *coordinator]) == 1
     assert "may not patch streamsapps flights" in capsys.readouterr().err

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from test_operator_stories import Flights
+from streams_app_flights import Flights
 
 from sluice_devkit.kubernetes.errors import KubernetesError
 from sluice_protocol.ids import Epoch

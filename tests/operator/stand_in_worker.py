@@ -2,7 +2,7 @@
 
 It reads the topics of STAND_IN_TOPIC together. While the file STAND_IN_CLINGS is there it lets go of nothing; beside it
 it notes with what it was launched. STAND_IN_FAILS says what is wrong with it: `raises`, `version`, or nothing. With
-STAND_IN_DEAD_LETTERS it has an internal topic.
+STAND_IN_DEAD_LETTERS it has an internal topic. It prints each answer, and what it holds whenever that changes.
 """
 
 from __future__ import annotations

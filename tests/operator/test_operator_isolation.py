@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from operator_process import Operator
 from stand_in_log import said
+from streams_app_flights import PARTITIONS, Flights
 from tcp_forwarder import Forwarder
-from test_operator_stories import PARTITIONS, Flights
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.node_agent import NodeAgent

@@ -68,12 +68,13 @@ def test_defaults_are_those_of_the_types(kubernetes: KubernetesCluster, namespac
             {
                 "kafka": {
                     "bootstrapServers": "k:1",
-                    "config": {"sasl.password": "x"},
-                    "secretRef": {"name": "s", "settings": {"sasl.password": "x"}},
+                    "config": {"sasl.username": "x"},
+                    "secretRef": {"name": "s", "settings": {"sasl.username": "x"}},
                 }
             },
             r"a setting is either in kafka.config or in kafka.secretRef.settings",
         ),
+        ({"kafka": {"bootstrapServers": "k:1", "config": {"ssl.key.pem": "x"}}}, r"config may hold no password"),
         ({"assignment": {"balanced": {"statefulBalance": 0, "subtopologyBalance": 0}}}, r"may not both be 0"),
         ({"assignment": {"rackAware": {"tags": ["zone", "zone"]}}}, r"spec.assignment.rackAware.tags.*Duplicate"),
         ({"assignment": {"rackAware": {"strategy": "Some"}}}, r"spec.assignment.rackAware.strategy"),

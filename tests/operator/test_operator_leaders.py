@@ -21,7 +21,7 @@ from sluice_operator.certificates import Certificates, Lifetimes, issue, renew
 from sluice_operator.kube.certificates import load_chain
 from sluice_pipeline.worker.agent import Agent, heartbeat_path
 from sluice_protocol.heartbeat import Code, HeartbeatAnswer, HeartbeatRequest
-from sluice_protocol.ids import JOIN, Epoch
+from sluice_protocol.ids import JOIN, LEAVE, Epoch
 from sluice_protocol.route import NotCoordinator, Route
 from sluice_protocol.wire import decode, encode
 
@@ -37,8 +37,10 @@ class AnsweringDriver:
     leader: int
     key: tuple[str, str] = APP
     has_reached_kafka: bool = True
+    heard: list[Epoch] = field(default_factory=list)
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
+        self.heard.append(request.member_epoch)
         return HeartbeatAnswer(Code.OK, Epoch(self.leader, 1), request.sequence, heartbeat_interval_ms=100)
 
 
@@ -53,13 +55,15 @@ class Replica:
     url: str = ""
     asked: int = 0
     runner: Any = field(default=None, repr=False)
+    driver: AnsweringDriver = field(init=False)
 
     def elsewhere(self) -> NotCoordinator | None:
         self.asked += 1
         return None if self.leads else NotCoordinator(f"{self.leader} does not lead", self.sends_to)
 
     async def start(self) -> None:
-        drivers: Any = {APP: AnsweringDriver(self.leader)}
+        self.driver = AnsweringDriver(self.leader)
+        drivers: Any = {APP: self.driver}
         server = Server(drivers, Metrics(list), SharedSecret("token"), self.elsewhere)
         self.runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=0.1)
         await self.runner.setup()
@@ -113,12 +117,20 @@ class Worker:
             route, heartbeat_path(*APP), lambda: "token", lambda answer, _: self.answers.put(answer),
             self.refusals.put, lambda: None,
         )  # fmt: skip
-        self._agent.start()
 
     def ask(self) -> int:
         """The leader who has answered."""
-        self._agent.submit(HeartbeatRequest("m", "worker-0", "p", "1", JOIN, 0, "hash", capacity=1))
+        if not self._agent.is_alive():
+            self._agent.start()
+        self._agent.submit(a_request(JOIN))
         return self.answers.get(timeout=SECONDS).epoch.leader
+
+    def leave(self) -> None:
+        self._agent.leave(a_request(LEAVE), SECONDS)
+
+
+def a_request(epoch: Epoch) -> HeartbeatRequest:
+    return HeartbeatRequest("m", "worker-0", "p", "1", epoch, 1, "hash", capacity=1)
 
 
 def test_a_worker_is_sent_to_the_leader_and_stays_with_it(start: Callable[[int], Replica], certificates: Certificates):
@@ -154,6 +166,15 @@ def test_a_worker_asks_again_at_the_service_when_the_leader_is_gone(
     asyncio.run_coroutine_threadsafe(former.runner.cleanup(), loop).result(SECONDS)
     service.leads = True
     assert worker.ask() == 1
+
+
+def test_a_goodbye_reaches_the_leader_too(start: Callable[[int], Replica], certificates: Certificates):
+    follower, leader = start(1), start(2)
+    follower.sends_to, leader.leads = leader.url, True
+
+    Worker(Route(follower.url, certificates.ca)).leave()
+
+    assert leader.driver.heard == [LEAVE]
 
 
 def test_the_name_is_verified_whatever_the_address(start: Callable[[int], Replica], certificates: Certificates):
@@ -194,9 +215,8 @@ def test_a_renewed_certificate_is_served_without_a_restart(start: Callable[[int]
 def exchange(route: Route, leader: str | None = None) -> HeartbeatAnswer:
     """One heartbeat and its answer."""
     connection = route.connection(SECONDS, leader)
-    request = HeartbeatRequest("m", "worker-0", "p", "1", JOIN, 1, "hash", capacity=1)
     try:
-        connection.request("POST", heartbeat_path(*APP), encode(request), {"Authorization": "Bearer token"})
+        connection.request("POST", heartbeat_path(*APP), encode(a_request(JOIN)), {"Authorization": "Bearer token"})
         return decode(HeartbeatAnswer, connection.getresponse().read())
     finally:
         connection.close()

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 from operator_process import Operator
 from stand_in_log import leaders, said
+from streams_app_flights import PARTITIONS, SECONDS, Flights
 from tcp_forwarder import Forwarder
-from test_operator_stories import PARTITIONS, SECONDS, Flights
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.node_agent import NodeAgent

@@ -86,6 +86,15 @@ def test_a_restarted_worker_is_back_when_all_tasks_run():
     assert actions(replace(seen, pods=(replace(pods[0], phase=Phase.STOPPING),))) == []
 
 
+def test_nobody_waits_for_a_restarted_worker_that_is_not_wanted_any_more():
+    app = an_app(1)
+    pods = [a_pod(0, revision=the_revision(app))]
+    seen = observed(app, pods, a_group(active(0, 0), members=[a_member(0)]))
+
+    assert plan(replace(seen, restarted={1: seen.now}), COORDINATOR).is_settled
+    assert not plan(replace(seen, restarted={0: seen.now}), COORDINATOR).is_settled
+
+
 def test_an_eviction_is_never_allowed_and_pods_have_names():
     budget = part_manifest(Part.BUDGET, "flights", "app-uid")
     service = part_manifest(Part.SERVICE, "flights", "app-uid")

@@ -14,7 +14,7 @@ import pytest
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from operator_process import Operator
-from test_operator_stories import PARTITIONS, Flights
+from streams_app_flights import PARTITIONS, Flights
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.node_agent import NodeAgent

@@ -21,15 +21,15 @@ from sluice_assignor.optimum.costs import NOWHERE, Copies, Costs
 from sluice_assignor.optimum.network import HIGHEST_TOTAL, Ints, Network
 
 
-def place_stateful(tasks: Ints, costs: Costs, spread: int) -> Ints:
-    """The worker of each task with state; `spread` is the cost of one task above an even share."""
+def place_stateful(tasks: Ints, costs: Costs) -> Ints:
+    """The worker of each task with state."""
     if not len(tasks):
         return tasks
     nobody = np.zeros(len(costs.capacity), dtype=np.int64)
-    return _Placement(tasks, costs, spread).solve(costs.from_scratch[tasks], costs.copies, nobody)
+    return _Placement(tasks, costs).solve(costs.from_scratch[tasks], costs.copies, nobody)
 
 
-def place_stateless(tasks: Ints, costs: Costs, spread: int, stateful: Ints) -> Ints:
+def place_stateless(tasks: Ints, costs: Costs, stateful: Ints) -> Ints:
     """The worker of each task without state, which only like to stay. `stateful` is how many each worker runs of those
     with state: of equals, who has fewer than others comes first."""
     if not len(tasks):
@@ -38,16 +38,16 @@ def place_stateless(tasks: Ints, costs: Costs, spread: int, stateful: Ints) -> I
     nothing, one = np.zeros_like(here), np.ones_like(here)
     copies = Copies(here, costs.holder[here], nothing, one, one)
     is_ahead = stateful > stateful.sum() * costs.capacity // costs.capacity.sum()
-    return _Placement(tasks, costs, spread).solve(np.zeros_like(tasks), copies, is_ahead.astype(np.int64))
+    return _Placement(tasks, costs).solve(np.zeros_like(tasks), copies, is_ahead.astype(np.int64))
 
 
 class _Placement:
     """One flow. Nodes: tasks, then racks by subtopology, then workers, then everybody."""
 
-    def __init__(self, tasks: Ints, costs: Costs, spread: int) -> None:
+    def __init__(self, tasks: Ints, costs: Costs) -> None:
         self._tasks = tasks
         self._costs = costs
-        self._spread = spread
+        self._spread = costs.spread
         shares = len(tasks) * costs.capacity
         self._fewest, self._most = shares // costs.capacity.sum(), -(-shares // costs.capacity.sum())
         subtopologies, self._kind, sizes = np.unique(costs.subtopology[tasks], return_inverse=True, return_counts=True)

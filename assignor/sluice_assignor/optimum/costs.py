@@ -17,7 +17,7 @@ import numpy.typing as npt
 
 from sluice_assignor.draft import Numbering
 from sluice_assignor.lags import Lags
-from sluice_assignor.model import UNKNOWN_OFFSET_SUM, AssignmentConfig, Task
+from sluice_assignor.model import UNKNOWN_OFFSET_SUM, AssignmentConfig, RackAwareStrategy, Task
 from sluice_assignor.optimum.network import Ints
 
 WHOLE_STATE = 1000
@@ -58,6 +58,8 @@ class Costs:
         self._lags = lags
         self._traffic_cost = TRAFFIC if config.traffic_cost is None else config.traffic_cost
         self.non_overlap = NON_OVERLAP if config.non_overlap_cost is None else config.non_overlap_cost
+        self._subtopology_spread = config.optimal.subtopology_spread
+        self._balances_subtopologies = racks and config.rack_aware_strategy is RackAwareStrategy.BALANCE_SUBTOPOLOGY
         self._workers = [numbering.workers[number] for number in numbering.staying]
         self._place = {number: place for place, number in enumerate(numbering.staying)}
         self._racks = sorted({worker.rack or "" for worker in self._workers}) if racks else [""]
@@ -69,6 +71,14 @@ class Costs:
     @property
     def rack_count(self) -> int:
         return len(self._racks)
+
+    @cached_property
+    def spread(self) -> int:
+        """One task of a subtopology above a worker's even share. Where subtopologies are to be balanced it is more than
+        the traffic of two tasks that change places can save; not more than restoring, unless configured so."""
+        if not self._balances_subtopologies:
+            return self._subtopology_spread
+        return max(self._subtopology_spread, 1 + 2 * int(self.source_traffic.max(initial=0)))
 
     @cached_property
     def source_traffic(self) -> Ints:

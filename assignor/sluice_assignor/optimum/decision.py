@@ -49,12 +49,11 @@ class _Placement:
         stateful, stateless = (
             np.array(tasks, dtype=np.int64) for tasks in (self._numbering.stateful, self._numbering.stateless)
         )
-        spread = self._config.optimal.subtopology_spread
-        active = place_stateful(stateful, self._costs, spread)
+        active = place_stateful(stateful, self._costs)
         runs = np.bincount(active, minlength=len(self._numbering.staying))
         draft = Draft(self._numbering)
         self._give(stateful, active, draft.active)
-        self._give(stateless, place_stateless(stateless, self._costs, spread, runs), draft.active)
+        self._give(stateless, place_stateless(stateless, self._costs, runs), draft.active)
         for task, workers in zip(self._numbering.stateful, self._standbys(stateful, active), strict=True):
             for worker in workers:
                 draft.standby[self._numbering.staying[worker]].add(task)

@@ -78,6 +78,8 @@ class _Mover:
             self._carried_out(task, destination, source, candidates)
 
     def move_standbys(self, candidates: Candidates) -> None:
+        if self._everybody_has_everything():
+            return  # so that nobody could stand in
         late = self._late(self._draft.standby)
         tasks = {task for _, task, _ in late}
         copies = holders_of(tasks, self._draft.active, self._draft.standby, self._draft.warmup)
@@ -85,6 +87,10 @@ class _Mover:
             source = self._stand_in_for_standby(task, destination, copies[task], candidates)
             if source is not None:
                 self._carried_out(task, destination, source, candidates)
+
+    def _everybody_has_everything(self) -> bool:
+        held = sum(map(self._draft.count, range(len(self._numbering.workers))))
+        return held == len(self._numbering.stateful) * len(self._numbering.workers)
 
     def _late(self, role: list[set[int]]) -> list[Late]:
         """What must not simply go where the target says, by worker, then task."""
@@ -120,7 +126,7 @@ class _Mover:
     ) -> int | None:
         """Let another worker, without a copy, be the standby until the destination is ready; None when nobody can."""
         source = candidates.poll([worker for worker in self._ready(task) if worker not in copies])
-        if source is None and len(copies) < len(self._numbering.workers):
+        if source is None:
             source = next((worker for worker in self._keepers(task) if worker not in copies), None)
             if source is None:
                 source = self._lags.most_caught_up_before(destination, task, copies)

@@ -5,10 +5,23 @@ from __future__ import annotations
 import argparse
 import re
 import shlex
+import sys
 from pathlib import Path
 from typing import Any
 
 from sluice_cli.parsing import at_least, pairs
+
+OPERATOR_IMAGE = "sluice-operator"
+"""That of charts/sluice, so that the chart can be installed as it is."""
+
+OPERATOR_COMMAND = (
+    sys.executable,
+    "-m",
+    "sluice_devkit.node_agent.service_account",
+    sys.executable,
+    "-m",
+    "sluice_cli",
+)
 
 
 def add_parser(commands: Any) -> None:
@@ -64,7 +77,7 @@ def _add_kubernetes(services: Any) -> None:
         "--image",
         action="append",
         metavar="NAME=COMMAND",
-        help="an image that pods may name, and what it runs (repeatable; known already: busybox, python)",
+        help="an image that pods may name, and what it runs; repeatable (known: busybox, python, sluice-operator)",
     )
     _add_directory(up)
 
@@ -98,5 +111,9 @@ def run_kubernetes(arguments: argparse.Namespace) -> int:
     from sluice_devkit.node_agent import Image
 
     named = pairs("--image", arguments.image)
-    images = {**IMAGES, **{name: Image(tuple(shlex.split(command))) for name, command in named.items()}}
+    images = {
+        **IMAGES,
+        OPERATOR_IMAGE: Image(OPERATOR_COMMAND),
+        **{name: Image(tuple(shlex.split(command))) for name, command in named.items()},
+    }
     return kubernetes_up(arguments.nodes, arguments.zones, arguments.port, arguments.directory, images)

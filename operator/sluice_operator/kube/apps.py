@@ -64,7 +64,6 @@ class Apps:
         self._execution = Execution(kube, coordination, namespaces)
         self._events = EventLog(kube)
         self._metrics = metrics
-        self._namespaces = namespaces
         self._loops: dict[Key, _Loop] = {}
         self.nodes = Nodes(kube)
 
@@ -173,9 +172,9 @@ class Apps:
 
     async def _refuse_twins(self, app: App) -> App:
         """Asked only until the application has had its first worker: its elders are older than that."""
-        if app.footprint.slots or app.is_going or app.problem is not None:
+        if app.footprint.slots or not app.may_be_coordinated:
             return app
-        return replace(app, problem=find_elder(app, await self._execution.all_apps()))
+        return replace(app, problem=find_elder(app, await self._execution.all_apps()) or app.problem)
 
     async def _carry_out(self, app: App, action: Action | AddFinalizer | RemoveFinalizer, progress: Progress) -> None:
         match action:

@@ -14,6 +14,8 @@ from sluice_operator.kube import paths
 from sluice_operator.kube.client import Kube, KubeError
 from sluice_operator.nodes import Node, read_node
 
+_RETRY_SECONDS = 2.0
+
 log = logging.getLogger("sluice.operator")
 
 
@@ -26,14 +28,20 @@ class Nodes:
         self.is_readable = True
 
     async def check(self) -> None:
-        """Find out whether they may be read at all."""
+        """Find out whether they may be read at all; waits for an API that can't be reached."""
+        while not await self._is_known():
+            await asyncio.sleep(_RETRY_SECONDS)
+
+    async def _is_known(self) -> bool:
         try:
             await self._kube.call("GET", paths.NODES, query={"limit": "1"})
         except KubeError as error:
             if error.status != 403:
-                raise
+                log.warning("nodes can't be read now: %s", error)
+                return False
             self.is_readable = False
-            log.warning("nodes can't be read, so workers on a cordoned node are not drained by themselves: %s", error)
+            log.warning("nodes may not be read, so workers on a cordoned node are not drained: %s", error)
+        return True
 
     async def of(self, names: Iterable[str | None]) -> Mapping[str, Node | None]:
         """By name; None = there is no such node. Empty if they may not be read."""

@@ -52,6 +52,12 @@ def _word(strategy: RackAwareStrategy) -> str:
     return "".join(part.capitalize() for part in strategy.value.split("_"))
 
 
+PASSWORDS = (
+    "sasl.password", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "ssl.key.password", "ssl.key.pem",
+    "ssl.keystore.password",
+)  # fmt: skip
+"""Settings of librdkafka that nobody should read in a StreamsApp."""
+
 _UNIT = "(ms|d|h|m|s)"
 DURATION = {"pattern": rf"^([0-9]+{_UNIT})*0*[1-9][0-9]*{_UNIT}([0-9]+{_UNIT})*$", "maxLength": 20}
 """Longer than 0."""
@@ -97,6 +103,10 @@ class SecretRef:
         "(they follow from applicationId)",
     ),
     (
+        f"!has(self.config) || !({' || '.join(repr(name) + ' in self.config' for name in PASSWORDS)})",
+        f"kafka.config may hold no password ({', '.join(PASSWORDS)}): use kafka.secretRef",
+    ),
+    (
         "!has(self.secretRef) || !has(self.config) || self.secretRef.settings.all(name, !(name in self.config))",
         "a setting is either in kafka.config or in kafka.secretRef.settings",
     ),
@@ -107,7 +117,7 @@ class Kafka:
 
     bootstrap_servers: str = described("Bootstrap servers, HOST:PORT,….", minLength=1, maxLength=2048)
     config: Mapping[str, str] = described(
-        "Further librdkafka settings of every client. Readable by whoever may read the StreamsApp: no passwords.", dict,
+        "Further librdkafka settings of every client. Passwords and keys belong into secretRef.", dict,
         maxProperties=64,
     )  # fmt: skip
     secret_ref: SecretRef | None = described("Settings that only a Secret may hold: passwords, keys.", None)
