@@ -140,6 +140,13 @@ def test_a_mistake_of_the_person_isnt_restarted_but_said(run: Callable[..., Loca
         run(workers=1, environment=says).join(SECONDS)
 
 
+def test_a_worker_that_the_coordinator_refuses_isnt_restarted_but_said(run: Callable[..., LocalApplication]):
+    says = {"STAND_IN_WORKER_SAYS": "3 another topology runs under this id"}
+
+    with pytest.raises(MistakeError, match="can't run: another topology runs under this id"):
+        run(workers=1, environment=says).join(SECONDS)
+
+
 def test_scaling_out_starts_workers_and_scaling_in_drains_the_highest_first(run: Callable[..., LocalApplication]):
     application = run(workers=1, environment={"STAND_IN_DRAIN_SECONDS": "0.5"})
     application.wait_settled(SECONDS)

@@ -20,6 +20,7 @@ from sluice_cli.running.directory import RunDirectory
 from sluice_cli.running.view import ProcessView
 from sluice_devkit.process_guard import ProcessGuard
 from sluice_protocol.ids import worker_name
+from sluice_protocol.launch import EXIT_NOT_ADMITTED
 from sluice_protocol.view import GroupView
 
 
@@ -188,7 +189,7 @@ class Workers:
         if asked:
             slot.failures = 0
             self._report(f"{worker_name(number)} has ended")
-        elif code == MISTAKE:
+        elif code in (MISTAKE, EXIT_NOT_ADMITTED):
             self.mistake = f"{worker_name(number)} can't run: {slot.child.last_words()}"
         else:
             self._note_failure(number, slot)
