@@ -27,6 +27,7 @@ from bench import ours
 from bench.ground import Ground, prepared_ground
 from bench.harness import Row, publish, tell
 from bench.records import Feeder, load
+from sluice_cli.commands.dev import OPERATOR_COMMAND, OPERATOR_IMAGE
 from sluice_cli.coordinator_client import CoordinatorClient
 from sluice_cli.errors import CommandError
 from sluice_cli.http_call import Trust
@@ -47,7 +48,6 @@ OPERATORS_NAMESPACE = "sluice-system"
 OPERATOR = f"system:serviceaccount:{OPERATORS_NAMESPACE}:sluice"
 CROWDS_TOPIC = "crowd"
 SERVICE = "sluice-coordinator"
-IN_A_POD = (sys.executable, "-m", "sluice_devkit.node_agent.service_account", "sluice")
 NODES = {"node-a-0": "zone-a", "node-b-0": "zone-b"}
 PARTITIONS = 8
 RECORDS = 400_000
@@ -120,7 +120,7 @@ class Playground:
 @contextmanager
 def playground(images: Mapping[str, Image]) -> Iterator[Playground]:
     """Everything that is needed, gone afterwards."""
-    images = {**images, "sluice-operator": Image(entrypoint=IN_A_POD)}
+    images = {**images, OPERATOR_IMAGE: Image(OPERATOR_COMMAND)}
     with prepared_ground() as ground, KubernetesCluster(audit=True) as kubernetes:
         agent = NodeAgent(kubernetes.client_of(NODE_AGENT), NODES, images, certificate=kubernetes.serving_certificate)
         with agent as nodes:

@@ -35,6 +35,7 @@ from story import (
 )
 from watcher import Watcher
 
+from sluice_cli.commands.dev import OPERATOR_COMMAND, OPERATOR_IMAGE
 from sluice_cli.coordinator_client import CoordinatorClient
 from sluice_cli.errors import CommandError
 from sluice_cli.http_call import Trust
@@ -56,7 +57,7 @@ SERVICE = "sluice-coordinator"
 NODES = {"node-a-0": "zone-a", "node-b-0": "zone-b", "node-c-0": "zone-c"}
 IMAGES = {
     "flights": Image(environment={**of_this_machine(), "PYTHONPATH": str(HERE)}),
-    "sluice-operator": Image(entrypoint=(sys.executable, "-m", "sluice_devkit.node_agent.service_account", "sluice")),
+    OPERATOR_IMAGE: Image(OPERATOR_COMMAND),
 }
 """What an image of this name would run."""
 
