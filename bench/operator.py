@@ -8,12 +8,12 @@ measured is the operator. There is no peer: no other operator places tasks.
 from __future__ import annotations
 
 import argparse
-import base64
 import os
 import statistics
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 import psutil
+from prometheus_client.parser import text_string_to_metric_families
 
 from bench import ours
 from bench.ground import Ground, prepared_ground
@@ -33,6 +34,7 @@ from sluice_cli.errors import CommandError
 from sluice_cli.http_call import Trust
 from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
 from sluice_devkit.kubernetes.helm import Helm
+from sluice_devkit.kubernetes.https_service import https_service
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
 from sluice_devkit.offsets import OffsetWatch
 from sluice_operator.kube import paths
@@ -48,6 +50,8 @@ OPERATORS_NAMESPACE = "sluice-system"
 OPERATOR = f"system:serviceaccount:{OPERATORS_NAMESPACE}:sluice"
 CROWDS_TOPIC = "crowd"
 SERVICE = "sluice-coordinator"
+PROBE_PORT = 8081
+RECONCILE_SECONDS = "sluice_operator_reconcile_seconds"
 NODES = {"node-a-0": "zone-a", "node-b-0": "zone-b"}
 PARTITIONS = 8
 RECORDS = 400_000
@@ -76,11 +80,16 @@ class Playground:
     def coordinator(self, app: str) -> CoordinatorClient:
         """The read API of a group, behind the operator's Service."""
         client = self.kubernetes.client
-        service = client.get(f"/api/v1/namespaces/{OPERATORS_NAMESPACE}/services/{SERVICE}")
-        secret = client.get(f"/api/v1/namespaces/{OPERATORS_NAMESPACE}/secrets/{SERVICE}-tls")
-        trust = Trust(base64.b64decode(secret["data"]["ca.crt"]).decode())
-        url = f"https://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
-        return CoordinatorClient(url, client.token, app, "default", trust=trust)
+        url, ca = https_service(client, OPERATORS_NAMESPACE, SERVICE, f"{SERVICE}-tls")
+        return CoordinatorClient(url, client.token, app, "default", trust=Trust(ca))
+
+    def reconciles(self) -> dict[float, float]:
+        """How many looks at an application took at most so many seconds (le), since the operator started."""
+        (pod,) = self.kubernetes.client.list(paths.pods(OPERATORS_NAMESPACE))
+        with urllib.request.urlopen(f"http://{pod['status']['podIP']}:{PROBE_PORT}/metrics", timeout=10) as answer:
+            text = answer.read().decode()
+        samples = [sample for family in text_string_to_metric_families(text) for sample in family.samples]
+        return {float(each.labels["le"]): each.value for each in samples if each.name == f"{RECONCILE_SECONDS}_bucket"}
 
     def apply(self, name: str, replicas: int, image: str, module: str) -> None:
         """Create a StreamsApp in the namespace `default`."""
@@ -140,15 +149,17 @@ def crowd(apps: int, workers: int, seconds: float) -> list[Row]:
             place.apply(name, workers, "stand-in", "crowd:topology")
         until(lambda: place.ready() == apps, "all are ready")
         settled = time.monotonic() - began
-        before, since = place.operator.cpu_times(), time.time()
+        looks, before, since = place.reconciles(), place.operator.cpu_times(), time.time()
         time.sleep(seconds)  # the time over which is measured
         after, end = place.operator.cpu_times(), time.time()
         busy = after.user + after.system - before.user - before.system
         requests = place.requests(since, end)
+        p99 = quantile(0.99, {le: count - looks[le] for le, count in place.reconciles().items()})
         for what, count in sorted(requests.items(), key=lambda item: -item[1]):
             tell(f"  {what}: {count * 60 / seconds:.0f} a minute")
         return [
             Row(f"{apps} apps: created to all ready", round(settled, 1), None, "s"),
+            Row(f"{apps} apps, steady: reconcile p99, at most", round(1000 * p99), None, "ms"),
             Row(f"{apps} apps, steady: CPU", round(100 * busy / seconds, 1), None, "% of a core"),
             Row(f"{apps} apps, steady: memory", round(place.operator.memory_info().rss / 1e6), None, "MB"),
             Row(f"{apps} apps, steady: API requests", round(sum(requests.values()) * 60 / seconds), None, "a minute"),
@@ -229,6 +240,12 @@ def stand_in(directory: Path) -> Image:
     environment["PATH"] = f"{directory}:{environment['PATH']}"
     environment["PYTHONPATH"] = os.environ.get("PYTHONPATH", "")
     return Image(environment=environment)
+
+
+def quantile(part: float, buckets: Mapping[float, float]) -> float:
+    """The upper end of the bucket of a histogram in which the quantile lies."""
+    every = max(buckets.values())
+    return min(le for le, count in buckets.items() if count >= part * every)
 
 
 def until(holds: Callable[[], bool], what: str) -> float:

@@ -7,7 +7,6 @@ code 0 means what it means for `demo.py`, and that nothing of the application is
 
 from __future__ import annotations
 
-import base64
 import json
 import shlex
 import subprocess
@@ -44,6 +43,7 @@ from sluice_devkit.kubernetes.cluster import NODE_AGENT, KubernetesCluster
 from sluice_devkit.kubernetes.components import KUBECTL, programs
 from sluice_devkit.kubernetes.errors import KubernetesError
 from sluice_devkit.kubernetes.helm import Helm, HelmError
+from sluice_devkit.kubernetes.https_service import https_service
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
 from sluice_devkit.offsets import CommitWitness
 from sluice_protocol.view import GroupView
@@ -210,11 +210,8 @@ class Story:
 
 def coordinator(kubernetes: KubernetesCluster) -> CoordinatorClient:
     """The coordinator's read API, behind the operator's Service, as the cluster's admin. Raises CommandError."""
-    service = kubernetes.client.get(f"/api/v1/namespaces/{OPERATORS_NAMESPACE}/services/{SERVICE}")
-    secret = kubernetes.client.get(f"/api/v1/namespaces/{OPERATORS_NAMESPACE}/secrets/{SERVICE}-tls")
-    trust = Trust(base64.b64decode(secret["data"]["ca.crt"]).decode())
-    address = f"https://{service['spec']['clusterIP']}:{service['spec']['ports'][0]['port']}"
-    return CoordinatorClient(address, kubernetes.client.token, APPLICATION, "default", trust=trust)
+    url, ca = https_service(kubernetes.client, OPERATORS_NAMESPACE, SERVICE, f"{SERVICE}-tls")
+    return CoordinatorClient(url, kubernetes.client.token, APPLICATION, "default", trust=Trust(ca))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import sys
-from base64 import b64decode
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.client import KubernetesClient
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.kubernetes.helm import Helm
+from sluice_devkit.kubernetes.https_service import https_service
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
 from sluice_operator.kube import paths
 from sluice_operator.spec.model import API_VERSION, KIND
@@ -89,9 +89,7 @@ class Installed:
 
     def coordinator(self) -> tuple[str, str]:
         """Where it is reached, and the CA by which to verify it."""
-        service = self.client.get(f"/api/v1/namespaces/{self.own}/services/{RELEASE}-coordinator")
-        secret = self.client.get(f"{paths.secrets(self.own)}/{RELEASE}-coordinator-tls")
-        return f"https://{service['spec']['clusterIP']}:8080", b64decode(secret["data"]["ca.crt"]).decode()
+        return https_service(self.client, self.own, f"{RELEASE}-coordinator", f"{RELEASE}-coordinator-tls")
 
     def operators(self) -> list[str]:
         """Their addresses."""
