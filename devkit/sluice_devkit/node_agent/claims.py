@@ -113,7 +113,9 @@ class Claims:
 
     async def _release(self, key: Key) -> None:
         """Take the protection from a deleted claim that nobody uses, as the controller manager would."""
-        claim = self._claims[key]
+        claim = self._claims.get(key)
+        if claim is None:
+            return  # gone while another one was released
         finalizers = claim["metadata"].get("finalizers", [])
         if not is_ending(claim) or _PROTECTION not in finalizers or key in self._in_use():
             return
@@ -127,7 +129,7 @@ class Claims:
     async def _forget(self, uid: str) -> None:
         """The claim is gone: so is its volume, with the data."""
         key = self._keys.pop(uid)
-        if uid_of(self._claims[key]) != uid:
+        if key not in self._claims or uid_of(self._claims[key]) != uid:
             return
         volume = self._claims.pop(key)["spec"].get("volumeName")
         if volume:
