@@ -23,12 +23,8 @@ class Forwarder:
         self.port = 0
 
     def cut(self) -> None:
-        """Let nothing through any more, in either direction; connections stay and say nothing."""
+        """Let nothing through for good, in either direction; connections stay and say nothing."""
         self._loop.call_soon_threadsafe(self._is_open.clear)
-
-    def heal(self) -> None:
-        """Let everything through that has waited."""
-        self._loop.call_soon_threadsafe(self._is_open.set)
 
     def __enter__(self) -> Self:
         self._thread.start()

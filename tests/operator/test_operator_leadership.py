@@ -199,7 +199,6 @@ def test_a_leader_that_is_cut_off_from_the_api_ends_before_the_next_one_begins(p
     led = time.monotonic() - cut
     pair.wait_for("workers hear the new leader", lambda: leaders(flights, "flights-worker-0")[-1] > old)
     heard = time.monotonic() - cut
-    pair.way_of_first.heal()
     flights.wait_ready(3)
 
     print(
@@ -256,6 +255,14 @@ def test_a_leader_that_may_not_see_its_applications_is_alive_and_not_ready(
 
     assert operator.probe("/healthz") == (200, "alive\n")
     assert operator.probe("/readyz") == (503, "the applications have not been listed yet\n")
+
+
+def test_an_operator_of_the_whole_cluster_is_ready_once_it_watches_it(operator: Operator):
+    operator.namespaces = ()
+    operator.start()
+    operator.kubernetes.client.wait_for("it leads", operator.leads, SECONDS)
+
+    operator.kubernetes.client.wait_for("it is ready", lambda: operator.probe("/readyz") == (200, "ready\n"), SECONDS)
 
 
 # An API server that is away.
