@@ -236,7 +236,7 @@ def read_app(item: Mapping[str, Any]) -> App:
 def with_credentials(app: App, secret: Mapping[str, Any] | None) -> App:
     """The application with what its Secret holds, or with the problem that it doesn't; None = there is no such one."""
     reference = None if app.spec is None else app.spec.kafka.secret_ref
-    if reference is None or app.problem is not None:
+    if app.spec is None or reference is None or app.problem is not None:
         return app
     name = f"Secret {app.namespace}/{reference.name}"
     if secret is None:
@@ -250,6 +250,10 @@ def with_credentials(app: App, secret: Mapping[str, Any] | None) -> App:
         except (KeyError, ValueError):
             said = f"{name} has no text under the key {key!r}, which spec.kafka.secretRef.settings names for {setting}"
             return replace(app, problem=Problem(Reason.SECRET_KEY_MISSING, f"{said}; add it."))
+    try:
+        app.spec.coordinator_settings(app.namespace, app.name, credentials)
+    except ValueError as error:
+        return replace(app, problem=Problem(Reason.INVALID_SPEC, f"{name}: {error}."))
     return replace(app, credentials=credentials)
 
 

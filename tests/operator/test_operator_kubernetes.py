@@ -75,6 +75,19 @@ def test_defaults_are_those_of_the_types(kubernetes: KubernetesCluster, namespac
             r"a setting is either in kafka.config or in kafka.secretRef.settings",
         ),
         ({"kafka": {"bootstrapServers": "k:1", "config": {"ssl.key.pem": "x"}}}, r"config may hold no password"),
+        (
+            {"kafka": {"bootstrapServers": "k:1", "config": {"ssl.ca.location": "x"}}},
+            r"config may hold no .*ssl.ca.pem",
+        ),
+        (
+            {
+                "kafka": {
+                    "bootstrapServers": "k:1",
+                    "secretRef": {"name": "s", "settings": {"sasl.oauthbearer.token.endpoint.url": "x"}},
+                }
+            },
+            r"secretRef.settings may hold no .*sasl.oauthbearer",
+        ),
         ({"assignment": {"balanced": {"statefulBalance": 0, "subtopologyBalance": 0}}}, r"may not both be 0"),
         ({"assignment": {"rackAware": {"tags": ["zone", "zone"]}}}, r"spec.assignment.rackAware.tags.*Duplicate"),
         ({"assignment": {"rackAware": {"strategy": "Some"}}}, r"spec.assignment.rackAware.strategy"),

@@ -22,6 +22,7 @@ from sluice_assignor.model import MAX_COST, MAX_TAG_KEY_LENGTH, MAX_TAGS
 from sluice_assignor.strategies import STRATEGIES
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_operator.spec.described import described, rules
+from sluice_operator.spec.kafka_settings import REFUSED_ENDS, REFUSED_GROUPS, check_names, taken
 from sluice_protocol.durations import parse_duration, show_duration
 from sluice_protocol.launch import WorkerLaunch
 
@@ -52,11 +53,17 @@ def _word(strategy: RackAwareStrategy) -> str:
     return "".join(part.capitalize() for part in strategy.value.split("_"))
 
 
-PASSWORDS = (
-    "sasl.password", "sasl.oauthbearer.client.secret", "sasl.oauthbearer.config", "ssl.key.password", "ssl.key.pem",
-    "ssl.keystore.password",
-)  # fmt: skip
+PASSWORDS = ("sasl.password", "ssl.key.password", "ssl.key.pem")
 """Settings of librdkafka that nobody should read in a StreamsApp."""
+
+_IS_REFUSED = " || ".join(
+    [f"name.startsWith({part!r})" for part in REFUSED_GROUPS] + [f"name.endsWith({part!r})" for part in REFUSED_ENDS]
+)
+_WHY_REFUSED = (
+    f"may hold no {'*, '.join(REFUSED_GROUPS)}*, *{' or *'.join(REFUSED_ENDS)}: the operator logs in with these "
+    "settings too, and must not read files, load code or call URLs for them; use ssl.ca.pem for a CA, and "
+    "sasl.username and sasl.password, or ssl.certificate.pem and ssl.key.pem"
+)
 
 _UNIT = "(ms|d|h|m|s)"
 DURATION = {"pattern": rf"^([0-9]+{_UNIT})*0*[1-9][0-9]*{_UNIT}([0-9]+{_UNIT})*$", "maxLength": 20}
@@ -78,6 +85,7 @@ QUANTITIES = {
         "!('bootstrap.servers' in self.settings || 'group.id' in self.settings || 'transactional.id' in self.settings)",
         "kafka.secretRef.settings may not hold bootstrap.servers, group.id or transactional.id",
     ),
+    (f"!self.settings.exists(name, {_IS_REFUSED})", f"kafka.secretRef.settings {_WHY_REFUSED}"),
 )
 @dataclass(frozen=True, slots=True)
 class SecretRef:
@@ -110,6 +118,7 @@ class SecretRef:
         "!has(self.secretRef) || !has(self.config) || self.secretRef.settings.all(name, !(name in self.config))",
         "a setting is either in kafka.config or in kafka.secretRef.settings",
     ),
+    (f"!has(self.config) || !self.config.exists(name, {_IS_REFUSED})", f"kafka.config {_WHY_REFUSED}"),
 )
 @dataclass(frozen=True, slots=True)
 class Kafka:
@@ -117,10 +126,17 @@ class Kafka:
 
     bootstrap_servers: str = described("Bootstrap servers, HOST:PORT,….", minLength=1, maxLength=2048)
     config: Mapping[str, str] = described(
-        "Further librdkafka settings of every client. Passwords and keys belong into secretRef.", dict,
-        maxProperties=64,
+        "Further librdkafka settings of every client. Passwords and keys belong into secretRef. The operator itself "
+        "takes only those by which it connects and logs in.", dict, maxProperties=64,
     )  # fmt: skip
     secret_ref: SecretRef | None = described("Settings that only a Secret may hold: passwords, keys.", None)
+
+    def operator_settings(self, credentials: Mapping[str, str]) -> dict[str, str]:
+        """What the operator's own clients take. Raises ValueError naming the field and the setting."""
+        check_names("spec.kafka.config", self.config)
+        if self.secret_ref is not None:
+            check_names("spec.kafka.secretRef.settings", self.secret_ref.settings)
+        return taken({**self.config, **credentials})
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,7 +391,7 @@ class StreamsAppSpec:
             run_directory=Path(),  # nothing is kept in files here
             namespace=namespace,
             name=name,
-            kafka_config={**self.kafka.config, **credentials},
+            kafka_config=self.kafka.operator_settings(credentials),
             assignment=self.assignment.config(),
             probing_interval_ms=parse_duration(self.assignment.probing_rebalance_interval),
         )
