@@ -17,7 +17,7 @@ from sluice_coordinator.records import DirectoryInUseError, Records, RecordsDama
 from sluice_coordinator.server import Server
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.topics.admin import TopicAdmin
-from sluice_coordinator.topics.connections import AdminConnections
+from sluice_coordinator.topics.connections import AdminConnections, InvalidKafkaConfigError
 
 __all__ = ["CoordinatorSettings", "run_coordinator"]
 
@@ -40,6 +40,8 @@ def run_coordinator(settings: CoordinatorSettings, secret: str) -> int:
             records.close()
     except (DirectoryInUseError, RecordsDamagedError) as error:
         return _fail(str(error))
+    except InvalidKafkaConfigError as error:
+        return _fail(f"coordinator of {settings.application_id} can't run: its Kafka settings are invalid: {error}")
     except OSError as error:
         return _fail(f"coordinator of {settings.application_id} can't run: {error}")
     return 0
@@ -70,7 +72,7 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
 
 
 def topic_admin(settings: CoordinatorSettings, connections: AdminConnections) -> TopicAdmin:
-    """What talks to the application's Kafka about topics."""
+    """What talks to the application's Kafka about topics. Raises InvalidKafkaConfigError."""
     connection = connections.to(settings.bootstrap_servers, settings.kafka_config)
     return TopicAdmin(connection, replication_factor=settings.replication_factor)
 

@@ -23,7 +23,9 @@ from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.server import Server
 from sluice_coordinator.settings import CoordinatorSettings
 from sluice_coordinator.threads import in_thread
-from sluice_coordinator.topics.connections import AdminConnections
+from sluice_coordinator.topics.admin import KafkaRefusedError
+from sluice_coordinator.topics.connections import AdminConnections, InvalidKafkaConfigError
+from sluice_operator import kafka_config
 from sluice_operator.certificates import CertificatesDamagedError, names_of
 from sluice_operator.kube import paths
 from sluice_operator.kube.certificates import ServingCertificates
@@ -32,8 +34,9 @@ from sluice_operator.kube.elector import Elector
 from sluice_operator.kube.memory import RaiseEpoch, StreamsAppMemory, recorded
 from sluice_operator.kube.tokens import TokenAdmission
 from sluice_operator.metrics import OperatorMetrics
-from sluice_operator.observed import App, read_app
+from sluice_operator.observed import App, Problem, read_app
 from sluice_operator.pulse import Pulse
+from sluice_operator.reasons import Reason
 from sluice_operator.workers.manifests import Coordinator
 from sluice_protocol.route import NotCoordinator
 from sluice_protocol.view import GroupView
@@ -65,10 +68,12 @@ class CoordinationSettings:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A group at one moment; None if there is none (yet)."""
+    """A group at one moment; None if there is none (yet). `problem`: why it has not been begun with the settings that
+    the application has now."""
 
     group: GroupView | None
     reaches_kafka: bool
+    problem: Problem | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,19 +213,27 @@ class Coordination:
         return [(key, running.driver.view()) for key, running in self._running.items()]
 
     async def _look(self, app: App) -> Look:
+        problem = None
         if app.spec is not None and app.may_be_coordinated:
-            await self._ensure(app, app.spec.coordinator_settings(app.namespace, app.name, app.credentials))
+            settings = app.spec.coordinator_settings(app.namespace, app.name, app.credentials)
+            try:
+                await self._ensure(app, settings)
+            except InvalidKafkaConfigError as error:
+                problem = Problem(Reason.INVALID_KAFKA_CONFIG, f"{_refusal(app, settings, error)}.")
         self.looked_at.add(app.key)
         running = self._running.get(app.key)
         if running is None:
-            return Look(None, False)
-        return Look(running.driver.view(), running.driver.has_reached_kafka)
+            return Look(None, False, problem)
+        return Look(running.driver.view(), running.driver.has_reached_kafka, problem)
 
     async def _ensure(self, app: App, settings: CoordinatorSettings) -> None:
         running = self._running.get(app.key)
-        if running is not None and (running.uid, running.settings) == (app.uid, settings):
+        if running is not None and running.uid != app.uid:
+            await self._drop(app.key)
+        elif running is not None and running.settings == settings:
             return
-        await self._drop(app.key)
+        topics, fences = topic_admin(settings, self._connections), fencer(settings)
+        await self._drop(app.key)  # only now: what runs goes on if the new settings are invalid
         leader = await self._leader_epoch(app.key)
         item = await self._kube.get(paths.app(app.key))
         if item is None:
@@ -228,7 +241,7 @@ class Coordination:
         memory = StreamsAppMemory(
             self._kube, self._loop, (app.key, app.uid), leader, recorded(read_app(item)), self._raise_epoch
         )
-        driver = Driver(settings, memory, topic_admin(settings, self._connections), fencer(settings), self._metrics)
+        driver = Driver(settings, memory, topics, fences, self._metrics)
         driver.start()
         self._running[app.key] = _Running(app.uid, settings, driver)
         self._drivers[app.key] = driver
@@ -258,8 +271,11 @@ class Coordination:
         if settings is None and app.spec is not None:
             settings = app.spec.coordinator_settings(app.namespace, app.name, app.credentials)
         if settings is not None:
-            admin, group = topic_admin(settings, self._connections), settings.application_id
-            await in_thread(lambda: admin.delete(topics, group))
+            try:
+                admin = topic_admin(settings, self._connections)
+            except InvalidKafkaConfigError as error:
+                raise KafkaRefusedError(_refusal(app, settings, error)) from None
+            await in_thread(lambda: admin.delete(topics, settings.application_id))
         self._last_settings.pop(app.key, None)
 
     async def _drop(self, key: Key) -> None:
@@ -267,3 +283,7 @@ class Coordination:
         running = self._running.pop(key, None)
         if running is not None:
             await running.driver.close()
+
+
+def _refusal(app: App, settings: CoordinatorSettings, error: InvalidKafkaConfigError) -> str:
+    return kafka_config.refusal(str(error), settings.kafka_config, {} if app.spec is None else app.spec.kafka.config)

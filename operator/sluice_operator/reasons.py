@@ -47,6 +47,11 @@ class Reason(Enum):
         "Ready", "The Secret of spec.kafka.secretRef lacks a key that the spec names. Workers that run go on.",
         "Add the key, or correct spec.kafka.secretRef.settings.",
     )  # fmt: skip
+    INVALID_KAFKA_CONFIG = (
+        "Ready", "librdkafka refuses what spec.kafka.config and the Secret of spec.kafka.secretRef say. The group and "
+        "the workers that run go on with the settings that they have.",
+        "Correct the setting that the message names.",
+    )  # fmt: skip
     TEMPLATE_NOT_ALLOWED = (
         "Ready", "spec.workers.template sets what the operator owns.",
         "Take the field that the message names out of the template.",

@@ -15,7 +15,7 @@ from sluice_cli.errors import CommandError
 from sluice_cli.reset.positions import Aim, Log, Partition
 from sluice_coordinator.fencing import Fencer, FencingError
 from sluice_coordinator.topics.admin import KafkaRefusedError, KafkaUnreachableError, TopicAdmin
-from sluice_coordinator.topics.connections import AdminConnection
+from sluice_coordinator.topics.connections import AdminConnection, InvalidKafkaConfigError
 from sluice_pipeline import clients
 from sluice_pipeline.offsets import Offsets, OffsetsUnavailableError
 
@@ -30,7 +30,10 @@ class ApplicationOnKafka:
         self._servers = bootstrap_servers
         self._config = kafka_config
         self._group = application_id
-        self._topics = TopicAdmin(AdminConnection(bootstrap_servers, kafka_config))
+        try:
+            self._topics = TopicAdmin(AdminConnection(bootstrap_servers, kafka_config))
+        except InvalidKafkaConfigError as error:
+            raise CommandError(f"librdkafka refuses the Kafka settings: {error}") from None
 
     def partitions(self, topics: Collection[str]) -> dict[str, int]:
         """The number of partitions of those that exist."""

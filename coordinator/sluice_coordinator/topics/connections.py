@@ -12,12 +12,16 @@ from collections.abc import Mapping
 from typing import Any
 from weakref import WeakValueDictionary
 
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
 REQUEST_SECONDS = 10.0
 _FRESH_SECONDS = 10.0
 """An older error says nothing about why something fails now."""
+
+
+class InvalidKafkaConfigError(Exception):
+    """librdkafka makes no client of these settings; the message is its own, and may repeat a value."""
 
 
 class _LastError:
@@ -39,6 +43,7 @@ class AdminConnection:
     """An admin client, and why it fails when it does. May be used in any thread."""
 
     def __init__(self, bootstrap_servers: str, kafka_config: Mapping[str, str]) -> None:
+        """Raises InvalidKafkaConfigError."""
         self.bootstrap_servers = bootstrap_servers
         self._last_error = _LastError()
         settings: dict[str, Any] = {
@@ -48,7 +53,12 @@ class AdminConnection:
             "socket.timeout.ms": int(REQUEST_SECONDS * 1000),
             "error_cb": self._last_error.take,
         }
-        self.client = AdminClient(settings)
+        try:
+            self.client = AdminClient(settings)
+        except KafkaException as error:
+            raise InvalidKafkaConfigError(error.args[0].str().strip()) from None
+        except (AttributeError, TypeError, ValueError) as error:  # what the Python client takes for itself
+            raise InvalidKafkaConfigError(str(error)) from None
 
     def last_error(self) -> KafkaError | None:
         """What a connection to a broker has said a moment ago: a time-out alone tells nobody what to mend."""
@@ -64,7 +74,7 @@ class AdminConnections:
         self._lock = threading.Lock()
 
     def to(self, bootstrap_servers: str, kafka_config: Mapping[str, str]) -> AdminConnection:
-        """The one that there is, else a new one."""
+        """The one that there is, else a new one. Raises InvalidKafkaConfigError."""
         key = bootstrap_servers, frozenset(kafka_config.items())
         with self._lock:
             connection = self._open.get(key)

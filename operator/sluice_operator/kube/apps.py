@@ -132,6 +132,7 @@ class Apps:
         if app.uid != loop.uid:
             loop.uid, loop.progress = app.uid, Progress()
         look = await self._coordination.look(app)  # before the pods: a member without one is then gone
+        app = replace(app, problem=app.problem or look.problem)
         selected = selector(app.name)
         pods, claims = await asyncio.gather(
             self._kube.list(paths.pods(app.namespace), selected), self._kube.list(paths.claims(app.namespace), selected)
