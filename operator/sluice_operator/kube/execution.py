@@ -102,13 +102,13 @@ class Execution:
 
     async def _clean_up(self, app: App, topics: tuple[str, ...], progress: Progress) -> None:
         """What another StreamsApp uses too is its own now."""
+        if find_twin(app, await self.all_apps()) is None:
+            try:
+                await self._coordination.clean_up(app, topics)
+            except (KafkaUnreachableError, KafkaRefusedError) as error:
+                progress.cleanup, progress.cleanup_problem = Cleanup.FAILED, f"{error}."
+                return
         progress.cleanup, progress.cleanup_problem = Cleanup.DONE, ""
-        if find_twin(app, await self.all_apps()) is not None:
-            return
-        try:
-            await self._coordination.clean_up(app, topics)
-        except (KafkaUnreachableError, KafkaRefusedError) as error:
-            progress.cleanup, progress.cleanup_problem = Cleanup.FAILED, f"{error}."
 
 
 def _path_of(app: App, action: DeletePart | DeleteClaim | DeletePod | RestartPod) -> str:
