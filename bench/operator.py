@@ -58,6 +58,7 @@ RECORDS = 400_000
 KEYS = 50_000
 RATE = 1_000
 ACCEPTABLE_LAG = 100
+SETTLING_SECONDS = 20.0
 _SECONDS = 600.0
 _LOOK_SECONDS = 0.01
 
@@ -149,6 +150,7 @@ def crowd(apps: int, workers: int, seconds: float) -> list[Row]:
             place.apply(name, workers, "stand-in", "crowd:topology")
         until(lambda: place.ready() == apps, "all are ready")
         settled = time.monotonic() - began
+        time.sleep(SETTLING_SECONDS)  # what follows from the last joins is not steady yet
         looks, before, since = place.reconciles(), place.operator.cpu_times(), time.time()
         time.sleep(seconds)  # the time over which is measured
         after, end = place.operator.cpu_times(), time.time()

@@ -6,11 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+from base64 import b64decode
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from sluice_cli.coordinator_client import CoordinatorClient
+from sluice_cli.http_call import Trust
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.kubernetes.errors import KubernetesError
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
@@ -19,8 +22,10 @@ from sluice_devkit.process_guard import ProcessGuard
 from sluice_operator.kube import paths
 from sluice_operator.spec.model import API_VERSION, KIND
 from sluice_operator.workers.names import WORKER_LABEL
+from sluice_protocol.view import GroupView
 
 SECONDS = 180.0
+TLS_SECRET = "sluice-coordinator-tls"  # noqa: S105 - its name
 _LAST_WORDS = 3_000
 
 
@@ -46,6 +51,13 @@ class OperatorProcess:
         environment = {**os.environ, "KUBECONFIG": str(self.kubernetes.kubeconfig)}
         with self.log.open("ab") as log:
             self.process = self.guard.start(command, environment=environment, output=log)
+
+    def group(self, app: str) -> GroupView:
+        """The group of an application, as its coordinator shows it to the cluster's admin."""
+        secret = self.kubernetes.client.get(f"{paths.secrets(self.namespace)}/{TLS_SECRET}")
+        trust = Trust(b64decode(secret["data"]["ca.crt"]).decode())
+        url, token = f"https://127.0.0.1:{self.ports[0]}", self.kubernetes.client.token
+        return CoordinatorClient(url, token, app, self.namespace, trust=trust).view()
 
     def kill(self) -> None:
         assert self.process is not None

@@ -19,6 +19,9 @@ pytestmark = [pytest.mark.kubernetes, pytest.mark.spark, pytest.mark.timeout(600
 HERE = Path(__file__).parent
 USERS = 500
 SLOW_ENOUGH_TO_BE_SEEN = 20_000
+ACCEPTABLE_LAG = 100
+FULL_RESTORE = "from the start of its changelogs"
+"""What a worker says in its log."""
 
 
 @pytest.fixture
@@ -28,7 +31,7 @@ def app(shop: Shop, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: 
         "applicationId": shop.application_id,
         "kafka": {"bootstrapServers": shop.servers},
         "pipeline": {"module": "e2e_pipelines:counting"},
-        "assignment": {"acceptableRecoveryLag": 100},
+        "assignment": {"acceptableRecoveryLag": ACCEPTABLE_LAG},
         "workers": {"restoreBytesPerSecond": SLOW_ENOUGH_TO_BE_SEEN},
     }
     environment = {
@@ -63,6 +66,7 @@ def test_an_application_scales_and_heals_and_ends(shop: Shop, app: StreamsApp, o
                      and app.pods()["orders-worker-1"] != before["orders-worker-1"])  # fmt: skip
         app.wait_ready(2)
         assert app.claims() == claims
+        assert FULL_RESTORE not in app.nodes.log(app.namespace, "orders-worker-1")
 
         app.scale(1)
         operator.kill()
@@ -102,7 +106,7 @@ def test_a_worker_that_was_cut_off_with_its_node_is_replaced_and_then_fenced(
     assert claims.items() <= app.claims().items()
 
 
-def test_a_rolling_update_leaves_no_task_without_an_active(shop: Shop, app: StreamsApp, operator: OperatorProcess):
+def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp, operator: OperatorProcess):
     app.apply(replicas=2)
     app.wait_ready(2)
     shop.order_many(5_000, USERS)
@@ -117,6 +121,9 @@ def test_a_rolling_update_leaves_no_task_without_an_active(shop: Shop, app: Stre
     check(shop)
     assert app.claims() == claims
     assert app.events().count("DrainStarted") == 2
+    moves = [move for move in operator.group(app.name).moves if move.source is not None]
+    assert moves
+    assert [move for move in moves if not move.planned or move.lag > ACCEPTABLE_LAG] == []
 
 
 def warms_up(app: StreamsApp) -> bool:
