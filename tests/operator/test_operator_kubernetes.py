@@ -183,6 +183,21 @@ def test_a_leader_that_is_silent_loses_before_the_next_one_leads(kubernetes: Kub
     run(kubernetes, story)
 
 
+def test_a_leader_that_sees_another_on_its_lease_is_lost_at_once(kubernetes: KubernetesCluster, namespace: str):
+    async def story(kube: Kube) -> None:
+        first = elector(kube, namespace, "first")
+        await first.acquire()
+        keeping = asyncio.create_task(first.keep())
+        spec = {"holderIdentity": "second"}
+        await kube.patch(f"{paths.leases(namespace)}/sluice-operator", {"spec": spec})
+        async with asyncio.timeout(QUICK["renew_deadline"] / 2):
+            with pytest.raises(LostError, match="another's"):
+                await keeping
+        assert not first.is_leading
+
+    run(kubernetes, story)
+
+
 def test_every_leader_epoch_is_above_all_that_were_before(kubernetes: KubernetesCluster, namespace: str):
     async def story(kube: Kube) -> None:
         leader = elector(kube, namespace, "first")

@@ -97,12 +97,13 @@ class Elector:
         log.info("%s leads", self._identity)
 
     async def keep(self) -> None:
-        """Renew until cancelled. Raises LostError when leadership can't be sure any more."""
+        """Renew until cancelled. Raises LostError when another one has the lease, or may have it."""
         while True:
             await asyncio.sleep(min(self._settings.retry, max(0.0, self._valid_until - time.monotonic())))
             if not self.is_leading:
                 raise LostError(f"{self._identity} could not renew its lease in time")
-            await self._try()
+            if not await self._try() and not self.is_leading:
+                raise LostError(f"the lease of {self._identity} is another's now, or was not renewed in time")
 
     async def release(self, is_quiet: Callable[[], bool] = lambda: True) -> None:
         """Lead no more, and let the next one in as soon as nothing of ours is on its way any more."""
@@ -154,8 +155,10 @@ class Elector:
         annotations = lease["metadata"].setdefault("annotations", {})
         self._others_url = annotations.get(COORDINATOR_ANNOTATION) if holder and holder != self._identity else None
         self.has_seen_lease = True
-        if holder and holder != self._identity and not self._has_expired(lease, spec):
-            return False
+        if holder and holder != self._identity:
+            self._valid_until = 0.0
+            if not self._has_expired(lease, spec):
+                return False
         now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
         lease["spec"] = {
             "holderIdentity": self._identity,
