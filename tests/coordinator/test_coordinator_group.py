@@ -795,6 +795,29 @@ def test_when_nobody_runs_it_any_more_another_topology_may_take_its_place() -> N
     assert successor.held(Role.ACTIVE) == ALL
 
 
+@pytest.mark.parametrize("dies", [False, True])
+def test_topics_are_prepared_anew_for_whoever_comes_after_the_last_worker(dies: bool) -> None:
+    world, [first, second] = a_group([0, 1])
+    first.leave()
+    world.settle()
+    if dies:
+        world.kill(second)
+        world.coordinator.handle(events.MemberGone("worker-1", second.incarnation))
+    else:
+        second.leave()
+    world.settle()
+    assert world.view.state == "empty"
+
+    world.missing_topic = "orders"
+    back = world.start(0)
+    world.settle()
+    assert back.held(Role.ACTIVE) == set()
+
+    world.missing_topic = None
+    world.pass_time(6_000)
+    assert back.held(Role.ACTIVE) == ALL
+
+
 def test_a_missing_source_topic_is_said_to_members_and_looked_for_again() -> None:
     world = World(missing_topic="orders")
     worker = world.start(0)

@@ -82,6 +82,8 @@ class Group:
         self._allow_for_standstill(now_ms)
         self._now_ms = now_ms
         self._take_in(event)
+        if not self.members and not self.roster.fenced:
+            self.preparation.expire()
         self._advance()
         self._announced_ms = self.deadline_ms()
         return self._outbox.take()

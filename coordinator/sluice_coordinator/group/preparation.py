@@ -43,9 +43,15 @@ class Preparation:
         """Let the request's topology run; returns it if its topics must be prepared."""
         if request.topology is None or request.topology_hash in self._hashes:
             return None
+        if not self._hashes:
+            self.plan = None
         self.topology = request.topology
         self._hashes.add(request.topology_hash)
         return request.topology
+
+    def expire(self) -> None:
+        """Nobody runs it now, so that its topics may be deleted: whoever comes next has them prepared anew."""
+        self._hashes.clear()
 
     def forget(self) -> None:
         """Nobody runs it any more."""
