@@ -364,9 +364,10 @@ def test_a_deleted_namespace_goes_with_its_applications(flights: Flights):
 
 
 def test_volumes_may_outlive_the_application(flights: Flights):
-    flights.apply(workers={"replicas": 1, "stateVolume": {"size": "1Gi", "retentionPolicy": {"whenDeleted": "Retain"}}})
+    flights.apply(workers={"replicas": 1, "stateVolume": {"size": "1Gi", "retentionPolicy": {"whenDeleted": "Delete"}}})
     flights.wait_ready(1)
     claims = flights.claims()
+    flights.patch(workers={"stateVolume": {"retentionPolicy": {"whenDeleted": "Retain"}}})
 
     flights.kubernetes.client.delete(flights.path)
     flights.wait_for("it is gone", lambda: not flights.kubernetes.client.exists(flights.path))

@@ -38,7 +38,7 @@ subjects:
 - apiGroups: [sluice.dev]
   resources: [streamsapps/status]
   verbs: [patch]
-# Asked for where OwnerReferencesPermissionEnforcement is on: pods and volumes block the end of their StreamsApp.
+# Asked for where OwnerReferencesPermissionEnforcement is on: pods, Service and budget block the end of their StreamsApp.
 - apiGroups: [sluice.dev]
   resources: [streamsapps/finalizers]
   verbs: [update]

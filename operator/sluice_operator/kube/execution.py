@@ -88,7 +88,7 @@ class Execution:
             case CreatePart(part):
                 return paths.parts(part, app.namespace), part_manifest(part, app.name, app.uid)
             case CreateClaim(slot):
-                return paths.claims(app.namespace), claim_manifest(app.name, app.uid, slot, app.spec)
+                return paths.claims(app.namespace), claim_manifest(app.name, slot, app.spec)
             case CreatePod(slot):
                 coordinator = self._coordination.address
                 body = pod_manifest(app.name, app.namespace, app.uid, slot, app.spec, coordinator, app.credentials)

@@ -86,15 +86,14 @@ def pod_manifest(
     return pod
 
 
-def claim_manifest(app: str, uid: str, slot: int, spec: StreamsAppSpec) -> Json:
-    """The volume claim of a slot. One that outlives the StreamsApp is not owned by it."""
+def claim_manifest(app: str, slot: int, spec: StreamsAppSpec) -> Json:
+    """The volume claim of a slot. The StreamsApp does not own it: what becomes of it is decided when that is deleted,
+    by the policy of then."""
     volume = spec.workers.state_volume
     wanted: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": volume.size}}}
     if volume.storage_class_name is not None:
         wanted["storageClassName"] = volume.storage_class_name
     metadata: Json = {"name": claim_name(app, slot), "labels": labels(app, slot)}
-    if volume.retention_policy.when_deleted == "Delete":
-        metadata["ownerReferences"] = [owner_reference(app, uid)]
     return {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": metadata, "spec": wanted}
 
 
