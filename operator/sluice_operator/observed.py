@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
@@ -12,7 +12,14 @@ from typing import Any
 from sluice_operator.nodes import Node, Standing, standing
 from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import Condition, Footprint, StreamsAppSpec
-from sluice_operator.workers.names import REPLACE_ANNOTATION, REVISION_ANNOTATION, WORKER_CONTAINER, WORKER_LABEL
+from sluice_operator.workers.names import (
+    REPLACE_ANNOTATION,
+    REVISION_ANNOTATION,
+    WORKER_CONTAINER,
+    WORKER_LABEL,
+    claim_name,
+    pod_name,
+)
 from sluice_operator.workers.template import forbidden
 from sluice_protocol.ids import worker_name, worker_slot
 from sluice_protocol.view import GroupView, MemberView
@@ -209,9 +216,30 @@ def observe(
     now: datetime,
     refusal: str | None = None,
 ) -> Observed:
-    """Put it together. The group must have been looked at before the pods: a member without a pod is then gone."""
-    read = tuple(replace(pod, membership=_membership(pod, group)) for pod in map(read_pod, pods))
-    return Observed(app, read, tuple(map(read_claim, claims)), group, reaches_kafka, now, refusal)
+    """Put it together. The group must have been looked at before the pods: a member without a pod is then gone.
+
+    Anybody may give a pod or claim the labels of ours, as whoever copies one does: ours also bear the name of their
+    slot, and pods belong to this very StreamsApp.
+    """
+    own_pods = (read_pod(item) for item in pods if _is_named(item, app, pod_name) and is_owned(item, app.uid))
+    own_claims = (read_claim(item) for item in claims if _is_named(item, app, claim_name))
+    read = tuple(replace(pod, membership=_membership(pod, group)) for pod in own_pods)
+    return Observed(app, read, tuple(own_claims), group, reaches_kafka, now, refusal)
+
+
+def is_owned(item: Mapping[str, Any], uid: str) -> bool:
+    """Does it belong to the object of this uid?"""
+    return any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
+
+
+def _is_named(item: Mapping[str, Any], app: App, name_of: Callable[[str, int], str]) -> bool:
+    meta = item["metadata"]
+    try:
+        slot = worker_slot(meta.get("labels", {}).get(WORKER_LABEL, ""))
+    except ValueError:
+        return False
+    named: bool = meta["name"] == name_of(app.name, slot)
+    return named
 
 
 def read_app(item: Mapping[str, Any]) -> App:

@@ -55,7 +55,7 @@ from sluice_operator.workers.actions import (
     ReportGone,
     ReportReturn,
 )
-from sluice_operator.workers.manifests import merge, pod_manifest, revision
+from sluice_operator.workers.manifests import claim_manifest, merge, pod_manifest, revision
 from sluice_operator.workers.shared import part_manifest
 
 
@@ -189,6 +189,53 @@ def test_a_pod_is_read_as_its_node_reports_it(status: dict[str, Any], phase: Pha
 
     assert (seen.slot, seen.phase, seen.trouble) == (1, phase, trouble)
     assert seen.revision == the_revision(an_app())
+
+
+def the_manifests(slot: int) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Pod and claim as the API server has them."""
+    app = an_app()
+    assert app.spec is not None
+    pod = pod_manifest(app.name, app.namespace, app.uid, slot, app.spec, COORDINATOR)
+    claim = claim_manifest(app.name, slot, app.spec)
+    pod["metadata"]["uid"], claim["metadata"]["uid"] = f"uid-{slot}", f"claim-{slot}"
+    return pod, claim
+
+
+def renamed(item: dict[str, Any], **metadata: Any) -> dict[str, Any]:
+    return {**item, "metadata": {**item["metadata"], **metadata}}
+
+
+def test_pods_and_claims_of_others_do_not_count_whatever_their_labels_say():
+    pod, claim = the_manifests(1)
+    labels = pod["metadata"]["labels"]
+    strangers = [
+        renamed(pod, name="flights-worker-1-debug"),
+        renamed(pod, name="flights-worker-2"),
+        renamed(pod, name="stranger", labels={"sluice.dev/app": "flights"}),
+        renamed(pod, name="stranger", labels={**labels, "sluice.dev/worker": "tea-lady"}),
+        renamed(pod, name="flights-worker-01", labels={**labels, "sluice.dev/worker": "worker-01"}),
+        renamed(pod, ownerReferences=[]),
+        renamed(pod, ownerReferences=[{"uid": "former-app"}]),
+    ]
+    copies = [
+        renamed(claim, name="state-flights-worker-1-restored"),
+        renamed(claim, name="state", labels={"sluice.dev/app": "flights"}),
+        renamed(claim, name="state", labels={**labels, "sluice.dev/worker": ""}),
+    ]
+
+    seen = observe(an_app(), None, True, [*strangers, pod], [*copies, claim], NOW)
+
+    assert [(each.slot, each.uid) for each in seen.pods] == [(1, "uid-1")]
+    assert [(each.slot, each.uid) for each in seen.claims] == [(1, "claim-1")]
+    assert observe(an_app(), None, True, strangers, copies, NOW).pods == ()
+
+
+@pytest.mark.parametrize("policy", ["Retain", "Delete"])
+def test_a_volume_is_not_owned_so_that_its_policy_may_still_change(policy: str):
+    app = read_app(a_manifest(workers={"stateVolume": {"retentionPolicy": {"whenDeleted": policy}}}))
+    assert app.spec is not None
+
+    assert "ownerReferences" not in claim_manifest(app.name, 0, app.spec)["metadata"]
 
 
 def test_a_member_of_another_incarnation_is_the_former_process():

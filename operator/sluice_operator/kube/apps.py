@@ -16,12 +16,22 @@ from typing import Any
 
 from sluice_operator.coordination import Coordination, Key
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import ConflictError, Json, Kube, KubeError
+from sluice_operator.kube.client import ConflictError, Kube, KubeError
 from sluice_operator.kube.event_log import EventLog
 from sluice_operator.kube.execution import Execution, Progress
 from sluice_operator.kube.nodes import Nodes
 from sluice_operator.metrics import OperatorMetrics
-from sluice_operator.observed import FINALIZER, App, Observed, Part, located, observe, read_app, with_credentials
+from sluice_operator.observed import (
+    FINALIZER,
+    App,
+    Observed,
+    Part,
+    is_owned,
+    located,
+    observe,
+    read_app,
+    with_credentials,
+)
 from sluice_operator.reconcile import AddFinalizer, Plan, RemoveFinalizer, plan
 from sluice_operator.status import event_of
 from sluice_operator.uniqueness import find_elder
@@ -169,7 +179,7 @@ class Apps:
         """The uid of each that is there and is the application's own."""
         items = await asyncio.gather(*(self._kube.get(paths.part(part, app.name, app.namespace)) for part in Part))
         found = zip(Part, items, strict=True)
-        return {part: item["metadata"]["uid"] for part, item in found if item is not None and _is_owned(item, app.uid)}
+        return {part: item["metadata"]["uid"] for part, item in found if item is not None and is_owned(item, app.uid)}
 
     async def _refuse_twins(self, app: App) -> App:
         """Asked only until the application has had its first worker: its elders are older than that."""
@@ -215,7 +225,3 @@ async def _changed_within(loop: _Loop, seconds: float | None) -> None:
             await loop.changed.wait()
     except TimeoutError:
         pass
-
-
-def _is_owned(item: Json, uid: str) -> bool:
-    return any(owner["uid"] == uid for owner in item["metadata"].get("ownerReferences", ()))
