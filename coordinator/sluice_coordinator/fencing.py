@@ -7,7 +7,7 @@ Kafka then refuses whatever an earlier producer of the id still sends, and abort
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from threading import Thread
 
 from confluent_kafka import KafkaException, Producer
@@ -24,8 +24,11 @@ class Fencer:
     """Fences on one cluster; every call blocks, and has a time-out."""
 
     def __init__(
-        self, bootstrap_servers: str, kafka_config: Mapping[str, str], *, transaction_timeout_ms: int = 10_000
-    ) -> None:
+        self, bootstrap_servers: str, kafka_config: Mapping[str, str], *, transaction_timeout_ms: int = 10_000,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """`check` is called right before each act, and raises OSError if this process may not act any more."""
+        self._check = check
         self._settings = {
             "log_level": 0,  # what it would say comes back as an error
             **kafka_config,
@@ -51,7 +54,7 @@ class Fencer:
         except KafkaException as error:
             unfenced[transactional_id] = str(error.args[0].str())
             return
-        problem = _init(producer)
+        problem = _init(producer, self._check)
         if problem is None:
             del unfenced[transactional_id]
         else:
@@ -60,12 +63,15 @@ class Fencer:
             producer.close()
 
 
-def _init(producer: Producer) -> str | None:
+def _init(producer: Producer, check: Callable[[], None]) -> str | None:
     """Why it failed, None if it didn't."""
     problem = None
     for _ in range(_ATTEMPTS):
         try:
+            check()
             producer.init_transactions(_INIT_SECONDS)
+        except OSError as error:
+            return str(error)
         except KafkaException as error:
             problem = str(error.args[0].str())
             if not error.args[0].retriable():

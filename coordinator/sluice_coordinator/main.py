@@ -6,6 +6,7 @@ import asyncio
 import logging
 import signal
 import sys
+from collections.abc import Callable
 
 from aiohttp import web
 
@@ -71,17 +72,21 @@ async def _serve(settings: CoordinatorSettings, secret: str, records: Records) -
         await runner.cleanup()
 
 
-def topic_admin(settings: CoordinatorSettings, connections: AdminConnections) -> TopicAdmin:
-    """What talks to the application's Kafka about topics. Raises InvalidKafkaConfigError."""
+def topic_admin(
+    settings: CoordinatorSettings, connections: AdminConnections, check: Callable[[], None] = lambda: None
+) -> TopicAdmin:
+    """What talks to the application's Kafka about topics; `check` raises OSError when it may change none any more.
+    Raises InvalidKafkaConfigError."""
     connection = connections.to(settings.bootstrap_servers, settings.kafka_config)
-    return TopicAdmin(connection, replication_factor=settings.replication_factor)
+    return TopicAdmin(connection, replication_factor=settings.replication_factor, check=check)
 
 
-def fencer(settings: CoordinatorSettings) -> Fencer:
-    """What fences the application's workers."""
+def fencer(settings: CoordinatorSettings, check: Callable[[], None] = lambda: None) -> Fencer:
+    """What fences the application's workers; `check` raises OSError when it may fence none any more."""
     return Fencer(
-        settings.bootstrap_servers, settings.kafka_config, transaction_timeout_ms=settings.transaction_timeout_ms
-    )
+        settings.bootstrap_servers, settings.kafka_config, transaction_timeout_ms=settings.transaction_timeout_ms,
+        check=check,
+    )  # fmt: skip
 
 
 def _url(runner: web.AppRunner) -> str:

@@ -150,8 +150,8 @@ class Coordination:
         await self._run(self._tell(key, event))
 
     async def clean_up(self, app: App, topics: tuple[str, ...]) -> None:
-        """End the group, then delete its topics and its consumer group. Raises KafkaUnreachableError or
-        KafkaRefusedError."""
+        """End the group, then delete its topics and its consumer group. Raises KafkaUnreachableError,
+        KafkaRefusedError, LostError."""
         await self._run(self._clean_up(app, topics))
 
     async def drop(self, key: Key) -> None:
@@ -232,7 +232,8 @@ class Coordination:
             await self._drop(app.key)
         elif running is not None and running.settings == settings:
             return
-        topics, fences = topic_admin(settings, self._connections), fencer(settings)
+        check = self._elector.check
+        topics, fences = topic_admin(settings, self._connections, check), fencer(settings, check)
         await self._drop(app.key)  # only now: what runs goes on if the new settings are invalid
         leader = await self._leader_epoch(app.key)
         item = await self._kube.get(paths.app(app.key))
@@ -272,7 +273,7 @@ class Coordination:
             settings = app.spec.coordinator_settings(app.namespace, app.name, app.credentials)
         if settings is not None:
             try:
-                admin = topic_admin(settings, self._connections)
+                admin = topic_admin(settings, self._connections, self._elector.check)
             except InvalidKafkaConfigError as error:
                 raise KafkaRefusedError(_refusal(app, settings, error)) from None
             await in_thread(lambda: admin.delete(topics, settings.application_id))

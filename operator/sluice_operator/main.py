@@ -80,6 +80,7 @@ async def _run(settings: OperatorSettings) -> int:
         keeping.add_done_callback(_end_if_lost)
         operator.lead()
         await _first(stopped.wait(), operator.ended.wait())
+        operator.stop()
         keeping.cancel()
         await operator.elector.release(operator.is_quiet)
         await operator.close()
@@ -153,13 +154,17 @@ class _Operator:
         """Keep the applications from now on."""
         self._thread.start()
 
+    def stop(self) -> None:
+        """Begin nothing more; what is on its way goes on."""
+        self._stop.set()
+
     def is_quiet(self) -> bool:
         """Is nothing on its way that changes something?"""
         return not any(kube.changing for kube in self._kubes)
 
     async def close(self) -> None:
         """End everything in good order."""
-        self._stop.set()
+        self.stop()
         if self._thread.ident is not None:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_SECONDS):

@@ -88,6 +88,22 @@ def test_a_missing_source_topic_is_named_and_not_created(kafka: Any, topics: Any
     assert ours.describe([missing]) == {}
 
 
+def test_who_may_not_act_any_more_creates_and_deletes_nothing(kafka: Any, topics: Any) -> None:
+    def check() -> None:
+        raise PermissionError("somebody else leads")
+
+    source, application = topics.create("orders", partitions=2), topics.name("app")
+    connection = AdminConnection(kafka.bootstrap_servers, {})
+    deposed = TopicAdmin(connection, check=check)
+
+    with pytest.raises(PermissionError):
+        deposed.prepare(a_topology(application, source))
+    with pytest.raises(PermissionError):
+        deposed.delete([source], application)
+
+    assert TopicAdmin(connection).describe([source, f"{application}-counts-changelog"]) == {source: 2}
+
+
 def test_an_unreachable_kafka_is_named_with_its_reason() -> None:
     ours = TopicAdmin(AdminConnection("127.0.0.1:1", {}))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -40,9 +40,15 @@ class KafkaRefusedError(Exception):
 
 
 class TopicAdmin:
-    """Topics and offsets of one cluster. `replication_factor` is that of topics created here, -1 = the broker's."""
+    """Topics and offsets of one cluster. `replication_factor` is that of topics created here, -1 = the broker's.
 
-    def __init__(self, connection: AdminConnection, *, replication_factor: int = -1) -> None:
+    `check` is called right before each act, and raises OSError if this process may not act any more.
+    """
+
+    def __init__(
+        self, connection: AdminConnection, *, replication_factor: int = -1, check: Callable[[], None] = lambda: None
+    ) -> None:
+        self._check = check
         self._connection = connection
         self._admin = connection.client
         self._replication_factor = replication_factor
@@ -108,6 +114,7 @@ class TopicAdmin:
             NewTopic(topic.name, topic.partitions, self._replication_factor, config=dict(topic.config))
             for topic in topics
         ]
+        self._check()
         futures = self._admin.create_topics(new, operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS)
         for name, future in futures.items():
             self._await(future, missing=KafkaError.TOPIC_ALREADY_EXISTS, what=f"internal topic {name} can't be created")
@@ -116,11 +123,13 @@ class TopicAdmin:
         """Delete the topics and the consumer group, as far as they are there. Raises KafkaUnreachableError or
         KafkaRefusedError."""
         if topics:
+            self._check()
             gone = self._admin.delete_topics(
                 list(topics), operation_timeout=REQUEST_SECONDS, request_timeout=REQUEST_SECONDS
             )
             for name, future in gone.items():
                 self._await(future, missing=KafkaError.UNKNOWN_TOPIC_OR_PART, what=f"topic {name} can't be deleted")
+        self._check()
         for future in self._admin.delete_consumer_groups([group], request_timeout=REQUEST_SECONDS).values():
             self._await(future, missing=KafkaError.GROUP_ID_NOT_FOUND, what=f"consumer group {group} can't be deleted")
 
