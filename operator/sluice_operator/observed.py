@@ -55,6 +55,8 @@ class App:
     """When its end was asked for."""
     credentials: Mapping[str, str] = field(default_factory=dict, repr=False)
     """The settings that its Secret holds."""
+    secret_version: str = ""
+    """Another one whenever its Secret is another one; says nothing about what that holds."""
 
     @property
     def is_going(self) -> bool:
@@ -282,7 +284,8 @@ def with_credentials(app: App, secret: Mapping[str, Any] | None) -> App:
         app.spec.coordinator_settings(app.namespace, app.name, credentials)
     except ValueError as error:
         return replace(app, problem=Problem(Reason.INVALID_SPEC, f"{name}: {error}."))
-    return replace(app, credentials=credentials)
+    meta = secret["metadata"]
+    return replace(app, credentials=credentials, secret_version=f"{meta['uid']}/{meta['resourceVersion']}")
 
 
 def _read_spec(item: Mapping[str, Any], name: str) -> tuple[StreamsAppSpec | None, Problem | None]:

@@ -72,7 +72,7 @@ def _actions(observed: Observed, coordinator: Coordinator) -> tuple[Action | Add
 def _act(observed: Observed, spec: StreamsAppSpec, coordinator: Coordinator) -> tuple[Action, ...]:
     wanted = Wanted(
         replicas=spec.workers.replicas,
-        revision=revision(observed.app.name, observed.app.namespace, spec, coordinator, observed.app.credentials),
+        revision=revision(observed.app.name, observed.app.namespace, spec, coordinator, observed.app.secret_version),
         in_place=spec.rollout == "Restart",
         deletes_volumes=spec.workers.state_volume.retention_policy.when_scaled == "Delete",
     )

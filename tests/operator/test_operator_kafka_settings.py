@@ -19,7 +19,9 @@ def an_app(config: dict[str, str], secret: dict[str, str] | None = None) -> App:
         return read_app(a_manifest(kafka=kafka))
     kafka["secretRef"] = {"name": "login", "settings": {name: name for name in secret}}
     data = {name: base64.b64encode(value.encode()).decode() for name, value in secret.items()}
-    return with_credentials(read_app(a_manifest(kafka=kafka)), {"data": data})
+    return with_credentials(
+        read_app(a_manifest(kafka=kafka)), {"metadata": {"uid": "secret-uid", "resourceVersion": "1"}, "data": data}
+    )
 
 
 def operator_settings(app: App) -> dict[str, str]:

@@ -320,8 +320,9 @@ def test_a_template_may_set_everything_else(template: dict[str, Any]):
 SECRET_REF = {"name": "kafka", "settings": {"sasl.password": "password"}}
 
 
-def secret(data: dict[str, str]) -> dict[str, Any]:
-    return {"data": {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}}
+def secret(data: dict[str, str], version: str = "1", uid: str = "secret-uid") -> dict[str, Any]:
+    encoded = {key: base64.b64encode(value.encode()).decode() for key, value in data.items()}
+    return {"metadata": {"uid": uid, "resourceVersion": version}, "data": encoded}
 
 
 def secretive() -> App:
@@ -357,20 +358,29 @@ def test_a_secret_that_does_not_hold_it_is_a_problem(found: Any, reason: Reason)
 def test_workers_get_the_secret_as_files_and_no_pod_says_what_is_in_it():
     app = with_credentials(secretive(), secret({"password": "hunter2"}))
     assert app.spec is not None
-    pod = pod_manifest("flights", "default", "app-uid", 0, app.spec, COORDINATOR, app.credentials)
+    pod = pod_manifest("flights", "default", "app-uid", 0, app.spec, COORDINATOR, app.secret_version)
 
     assert "hunter2" not in json.dumps(pod)
     volume = next(each for each in pod["spec"]["volumes"] if each["name"] == "kafka-credentials")
     assert volume["secret"] == {"secretName": "kafka", "items": [{"key": "password", "path": "sasl.password"}]}
 
 
-def test_a_changed_secret_makes_pods_outdated():
-    revisions = {
-        revision("flights", "default", app.spec, COORDINATOR, app.credentials)  # type: ignore[arg-type]
-        for app in (with_credentials(secretive(), secret({"password": password})) for password in ("a", "b", "b"))
-    }
+def revision_with(found: dict[str, Any]) -> str:
+    app = with_credentials(secretive(), found)
+    assert app.spec is not None
+    return revision("flights", "default", app.spec, COORDINATOR, app.secret_version)
 
-    assert len(revisions) == 2
+
+def test_a_changed_secret_makes_pods_outdated():
+    found = secret({"password": "a"}, "1")
+
+    assert revision_with(found) == revision_with(found)
+    assert revision_with(found) != revision_with(secret({"password": "b"}, "2"))
+    assert revision_with(found) != revision_with(secret({"password": "a"}, "1", uid="that of its successor"))
+
+
+def test_passwords_can_not_be_tried_on_a_pods_revision():
+    assert revision_with(secret({"password": "a"})) == revision_with(secret({"password": "b"}))
 
 
 # Zones.

@@ -91,7 +91,7 @@ class Execution:
                 return paths.claims(app.namespace), claim_manifest(app.name, slot, app.spec)
             case CreatePod(slot):
                 coordinator = self._coordination.address
-                body = pod_manifest(app.name, app.namespace, app.uid, slot, app.spec, coordinator, app.credentials)
+                body = pod_manifest(app.name, app.namespace, app.uid, slot, app.spec, coordinator, app.secret_version)
                 return paths.pods(app.namespace), body
 
     async def _create(self, path: str, body: Json) -> None:

@@ -92,8 +92,7 @@ class SecretRef:
     """A Secret with settings that nobody else should read."""
 
     name: str = described(
-        "A Secret in the namespace of the StreamsApp. When its content changes, workers are replaced as for a changed "
-        "spec.",
+        "A Secret in the namespace of the StreamsApp. When it changes, workers are replaced as for a changed spec.",
         pattern=r"^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$", maxLength=253,
     )  # fmt: skip
     settings: Mapping[str, str] = described(

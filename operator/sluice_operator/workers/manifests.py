@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice_operator.spec.model import API_VERSION, KIND, NO_CREDENTIALS, SecretRef, StreamsAppSpec
+from sluice_operator.spec.model import API_VERSION, KIND, SecretRef, StreamsAppSpec
 from sluice_operator.workers.names import (
     APP_LABEL,
     REVISION_ANNOTATION,
@@ -62,11 +62,11 @@ def revision(
     namespace: str,
     spec: StreamsAppSpec,
     coordinator: Coordinator,
-    credentials: Mapping[str, str] = NO_CREDENTIALS,
+    secret_version: str = "",
 ) -> str:
-    """A digest of the pod and of what it reads from its Secret, the same for each slot: a pod that bears another one is
-    to be replaced."""
-    text = json.dumps([_pod(app, namespace, 0, spec, coordinator), dict(credentials)], sort_keys=True)
+    """A digest of the pod and the version of its Secret, the same for each slot: a pod that bears another one is to be
+    replaced. Not of what the Secret holds: whoever may read pods could try passwords on it."""
+    text = json.dumps([_pod(app, namespace, 0, spec, coordinator), secret_version], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
@@ -77,11 +77,11 @@ def pod_manifest(
     slot: int,
     spec: StreamsAppSpec,
     coordinator: Coordinator,
-    credentials: Mapping[str, str] = NO_CREDENTIALS,
+    secret_version: str = "",
 ) -> Json:
-    """The pod of a slot. Of the credentials it says no more than the digest."""
+    """The pod of a slot."""
     pod = _pod(app, namespace, slot, spec, coordinator)
-    pod["metadata"]["annotations"][REVISION_ANNOTATION] = revision(app, namespace, spec, coordinator, credentials)
+    pod["metadata"]["annotations"][REVISION_ANNOTATION] = revision(app, namespace, spec, coordinator, secret_version)
     pod["metadata"]["ownerReferences"] = [owner_reference(app, uid)]
     return pod
 
