@@ -225,7 +225,7 @@ def observe(
     """
     own_pods = (read_pod(item) for item in pods if _is_named(item, app, pod_name) and is_owned(item, app.uid))
     own_claims = (read_claim(item) for item in claims if _is_named(item, app, claim_name))
-    read = tuple(replace(pod, membership=_membership(pod, group)) for pod in own_pods)
+    read = tuple(replace(pod, membership=membership(pod.worker, pod.uid, group)) for pod in own_pods)
     return Observed(app, read, tuple(own_claims), group, reaches_kafka, now, refusal)
 
 
@@ -362,11 +362,11 @@ def read_claim(item: Mapping[str, Any]) -> Claim:
     return Claim(worker_slot(meta["labels"][WORKER_LABEL]), meta["uid"], "deletionTimestamp" in meta, node)
 
 
-def _membership(pod: Pod, group: GroupView | None) -> Membership:
-    """A member of another incarnation is the slot's former process."""
+def membership(worker: str, incarnation: str, group: GroupView | None) -> Membership:
+    """Of a worker's pod. A member of another incarnation is the slot's former process."""
     if group is None:
         return Membership.UNKNOWN
-    found = [each for each in group.members if each.worker == pod.worker and each.incarnation == pod.uid]
+    found = [each for each in group.members if each.worker == worker and each.incarnation == incarnation]
     if not found:
         return Membership.UNKNOWN if group.state == "adopting" else Membership.ABSENT
     return _state_of(found[0])

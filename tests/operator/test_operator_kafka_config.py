@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from dataclasses import replace
 
-import kopf
 import pytest
 from operator_builders import a_manifest
+from operator_coordination import coordinating
 
 from sluice_coordinator.topics.connections import AdminConnection, InvalidKafkaConfigError
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
-from sluice_operator.coordination import Coordination, CoordinationSettings, Look
+from sluice_operator.coordination import Look
 from sluice_operator.kafka_config import refusal
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube
-from sluice_operator.kube.elector import Elector, LeaseSettings
-from sluice_operator.metrics import OperatorMetrics
 from sluice_operator.observed import App, read_app
-from sluice_operator.pulse import Pulse
 from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import API_VERSION, KIND
 
 SERVERS = "127.0.0.1:1"
-SECONDS = 20.0
 
 
 def said_of(settings: Mapping[str, str], public: Mapping[str, str]) -> str:
@@ -71,29 +65,6 @@ def test_no_part_of_a_secrets_value_is_repeated():
 
 
 # The group.
-
-
-@asynccontextmanager
-async def coordinating(cluster: KubernetesCluster, namespace: str) -> AsyncIterator[Coordination]:
-    """The coordination of an operator that leads."""
-    loop = asyncio.get_running_loop()
-    info = kopf.ConnectionInfo(server=cluster.url, ca_path=str(cluster.ca_file), token=cluster.client.token)
-    async with Kube(lambda: info) as kube:
-        elector = Elector(kube, LeaseSettings(namespace), "first")
-        await elector.acquire()
-        coordination = Coordination(
-            CoordinationSettings("https://coordinator:8080", "127.0.0.1", 0, namespace, "coordinator-tls"),
-            elector,
-            lambda above: asyncio.run_coroutine_threadsafe(elector.raise_epoch(above), loop).result(SECONDS),
-            lambda check: Kube(lambda: info, check),
-            OperatorMetrics(),
-            Pulse(),
-        )
-        await coordination.start()
-        try:
-            yield coordination
-        finally:
-            await coordination.stop()
 
 
 def created(cluster: KubernetesCluster, namespace: str) -> App:

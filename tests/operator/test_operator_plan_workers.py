@@ -61,7 +61,7 @@ def test_scaling_out_creates_pods_and_leaves_the_others_alone():
         (MEMBER, Phase.RUNNING, [Drain(1, "scale-in")]),
         (DRAINING, Phase.RUNNING, []),
         (DRAINED, Phase.RUNNING, [DeletePod(1, "uid-1", SCALE_IN)]),
-        (ABSENT, Phase.STARTING, [DeletePod(1, "uid-1", SCALE_IN)]),
+        (ABSENT, Phase.STARTING, [DeletePod(1, "uid-1", SCALE_IN, unless_joined=True)]),
         (UNKNOWN, Phase.RUNNING, []),
         (DRAINED, Phase.STOPPING, []),
         (ABSENT, Phase.ENDED, [DeletePod(1, "uid-1", "its pod has ended")]),
@@ -125,7 +125,7 @@ def test_outdated_pods_are_replaced_one_at_a_time(pods: list[Any], expected: lis
 
 def test_an_outdated_pod_that_holds_nothing_is_replaced_at_once():
     assert plan(2, [a_pod(0, UNKNOWN), old(1, ABSENT, Phase.STARTING)]) == [
-        DeletePod(1, "uid-1", "its spec has changed: it holds nothing")
+        DeletePod(1, "uid-1", "its spec has changed: it holds nothing", unless_joined=True)
     ]
 
 
@@ -136,7 +136,9 @@ def test_a_single_outdated_worker_is_helped_out_by_a_surge_worker():
 
 
 def test_a_single_outdated_worker_that_holds_nothing_needs_no_help():
-    assert plan(1, [old(0, ABSENT)]) == [DeletePod(0, "uid-0", "its spec has changed: it holds nothing")]
+    assert plan(1, [old(0, ABSENT)]) == [
+        DeletePod(0, "uid-0", "its spec has changed: it holds nothing", unless_joined=True)
+    ]
 
 
 # Restarted in place.
@@ -278,6 +280,8 @@ def test_no_pod_that_may_hold_tasks_is_ever_deleted_but_one_that_is_restarted(
     restarted = [by_slot[action.slot] for action in actions if isinstance(action, RestartPod)]
 
     assert all(pod.membership in (DRAINED, ABSENT) or pod.phase is Phase.ENDED for pod in deleted)
+    unless_joined = {action.slot for action in actions if isinstance(action, DeletePod) and action.unless_joined}
+    assert unless_joined == {pod.slot for pod in deleted if pod.membership is ABSENT and pod.phase is not Phase.ENDED}
     assert len(restarted) <= in_place
     assert all(pod.standing is SOUND and pod.revision == "old" for pod in restarted)
 

@@ -10,7 +10,7 @@ from sluice_coordinator.topics.admin import KafkaRefusedError, KafkaUnreachableE
 from sluice_operator.coordination import Coordination
 from sluice_operator.kube import paths
 from sluice_operator.kube.client import Json, Kube, KubeError
-from sluice_operator.observed import App, Cleanup, Part, read_app
+from sluice_operator.observed import App, Cleanup, Membership, Part, membership, read_app
 from sluice_operator.uniqueness import find_twin
 from sluice_operator.workers.actions import (
     Action,
@@ -59,7 +59,11 @@ class Execution:
         match action:
             case CreatePart() | CreateClaim() | CreatePod():
                 progress.parts_due = 0.0
+                if isinstance(action, CreatePod):  # its predecessor is gone, and so is the reason for a drain
+                    await self._coordination.tell(app.key, group_events.DrainCancelled(worker_name(action.slot)))
                 await self._create(*self._wanted(app, action))
+            case DeletePod(slot, uid, unless_joined=True) if not await self._stays_out(app, slot, uid):
+                return False
             case DeletePart() | DeleteClaim() | DeletePod() | RestartPod():
                 if isinstance(action, RestartPod):
                     progress.restarted[action.slot] = datetime.now(UTC)
@@ -79,6 +83,12 @@ class Execution:
     async def all_apps(self) -> list[App]:
         """Every StreamsApp that the operator looks after. Raises KubeError."""
         return [read_app(item) for path in paths.all_apps(self._namespaces) for item in await self._kube.list(path)]
+
+    async def _stays_out(self, app: App, slot: int, uid: str) -> bool:
+        """Is the worker no member, and will it be given nothing if it becomes one before its process has ended?"""
+        await self._coordination.tell(app.key, group_events.DrainRequested(worker_name(slot)))
+        look = await self._coordination.look(app)
+        return membership(worker_name(slot), uid, look.group) is Membership.ABSENT
 
     def _wanted(self, app: App, action: CreatePart | CreateClaim | CreatePod) -> tuple[str, Json]:
         """Where to create what."""

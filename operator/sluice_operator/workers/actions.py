@@ -53,11 +53,13 @@ class Undrain:
 
 @dataclass(frozen=True, slots=True)
 class DeletePod:
-    """Delete this very pod."""
+    """Delete this very pod. `unless_joined`: only if its worker, which was no member when it was looked at, has not
+    become one since."""
 
     slot: int
     uid: str
     reason: str
+    unless_joined: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,8 +101,9 @@ def _empty(pod: Pod, reason: str) -> Action | None:
     match pod.membership:
         case Membership.MEMBER:
             return Drain(pod.slot, reason)
-        case Membership.DRAINED | Membership.ABSENT:
-            return DeletePod(pod.slot, pod.uid, f"{reason}: it holds nothing")
+        case Membership.DRAINED | Membership.ABSENT as membership:
+            is_absent = membership is Membership.ABSENT
+            return DeletePod(pod.slot, pod.uid, f"{reason}: it holds nothing", unless_joined=is_absent)
         case _:
             return None
 
