@@ -79,7 +79,9 @@ class Driver:
         self._recording = asyncio.Lock()
         self._moves_counted = 0
         self.has_reached_kafka = False
-        self._group = self._new_group(above=0)
+        self._held: list[events.Event] | None = None
+        """While a newer leader epoch is raised: what the next group is to be told."""
+        self._group = self._new_group(memory.raise_leader())
 
     @property
     def key(self) -> tuple[str, str]:
@@ -108,6 +110,8 @@ class Driver:
 
     async def heartbeat(self, request: HeartbeatRequest) -> HeartbeatAnswer:
         """The answer, when there is one. Raises NoAnswerError."""
+        if self._held is not None:
+            raise NoAnswerError(f"{request.worker} has to wait: the coordinator starts again with a newer epoch")
         self._last_poll += 1
         number = self._last_poll
         poll: asyncio.Future[HeartbeatAnswer] = asyncio.get_running_loop().create_future()
@@ -128,6 +132,9 @@ class Driver:
 
     def tell(self, event: events.Event) -> None:
         """Take an event in, and begin whatever it leads to."""
+        if self._held is not None:
+            self._held.append(event)
+            return
         draining = frozenset(self._group.draining)
         for effect in self._group.handle(event, self._now_ms()):
             self._carry_out(effect)
@@ -150,13 +157,14 @@ class Driver:
             case effects.RecordFootprint():
                 self._run(self._record(effect.footprint))
             case effects.RaiseLeader():
-                self._replace_group(effect.above)
+                self._held = []
+                self._run(self._replace_group(effect.above))
             case effects.Fact():
                 log.info("%s: %s", self._settings.application_id, effect.text)
 
     def _tell_if_current(self, group: Group, event: events.Event) -> None:
         """What an earlier group asked for says nothing to the present one."""
-        if group is self._group:
+        if group is self._group and self._held is None:
             self.tell(event)
 
     async def _fence(self, fence: effects.Fence) -> None:
@@ -240,11 +248,11 @@ class Driver:
         self.tell(events.KafkaReached())
         return True
 
-    def _new_group(self, above: int) -> Group:
+    def _new_group(self, leader: int) -> Group:
         settings = self._settings
         config = GroupConfig(
             application_id=settings.application_id,
-            leader=self._memory.raise_leader(above),
+            leader=leader,
             assignment=settings.assignment,
             heartbeat_interval_ms=settings.heartbeat_interval_ms,
             session_timeout_ms=settings.session_timeout_ms,
@@ -253,12 +261,23 @@ class Driver:
         )
         return Group(config, self._memory.footprint(), self._now_ms(), self._timed_decide)
 
-    def _replace_group(self, above: int) -> None:
-        draining = self._group.draining
-        self._group = self._new_group(above)
-        self._moves_counted = 0
-        for worker in draining:
-            self.tell(events.DrainRequested(worker))
+    async def _replace_group(self, above: int) -> None:
+        """Begin a group above a leader that somebody has heard; until then nobody gets an answer."""
+        while self._held is not None:
+            try:
+                group = self._new_group(await in_thread(lambda: self._memory.raise_leader(above)))
+            except Exception as error:
+                log.error("%s: no leader epoch above %d: %s", self._settings.application_id, above, error)  # noqa: TRY400
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                self._begin(group)
+
+    def _begin(self, group: Group) -> None:
+        draining, held = self._group.draining, self._held or []
+        self._group, self._held, self._moves_counted = group, None, 0
+        for event in (*map(events.DrainRequested, draining), *held):
+            self.tell(event)
+        self._keep_time()
 
     def _timed_decide(self, state: GroupState, config: AssignmentConfig) -> Decision:
         with self._metrics.decision_seconds.time():

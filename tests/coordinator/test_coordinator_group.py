@@ -688,6 +688,19 @@ def test_a_leader_that_hears_of_a_newer_one_starts_again_above_it() -> None:
     assert world.view.state == "adopting"
 
 
+def test_a_leader_that_never_was_raises_nothing() -> None:
+    world, [first, second] = a_group([0, 1])
+
+    answer = ask(world, first, member_epoch=Epoch(10**4_000, 3))
+
+    assert answer is not None
+    assert answer.code is Code.INVALID_REQUEST
+    assert "of a leader more than 1000000 above this one (1)" in answer.message
+    assert world.coordinator.leader == 1
+    assert world.view.state == "stable"
+    assert second.held(Role.ACTIVE)
+
+
 def test_a_member_that_was_fenced_stays_fenced() -> None:
     world, [_, second] = a_group([0, 1])
     second.is_frozen = True

@@ -139,6 +139,7 @@ class Group:
 
     def _on_heartbeat(self, poll: Poll, request: HeartbeatRequest) -> None:
         problem = requests.problem(request, self.config.application_id)
+        problem = problem or requests.impossible_leader(request, self.config.leader)
         if problem is not None:
             self._answer(poll, Code.INVALID_REQUEST, problem)
             return

@@ -10,6 +10,9 @@ from sluice_coordinator.group.members import Member
 from sluice_protocol.heartbeat import RUNNING, HeartbeatRequest
 from sluice_protocol.ids import worker_slot
 
+MAX_LEADERS_MISSED = 1_000_000
+"""So many leaders may have been since what this one has read of them, and no more: records that were lost."""
+
 
 def problem(request: HeartbeatRequest, application_id: str) -> str | None:
     """A sentence that names the field; None if nothing is wrong."""
@@ -64,6 +67,16 @@ def twin(request: HeartbeatRequest, members: Iterable[Member]) -> str | None:
                 "directories are copies of each other; give one of them an empty state directory"
             )
     return None
+
+
+def impossible_leader(request: HeartbeatRequest, leader: int) -> str | None:
+    """A newer leader that can't have been, or its epoch would be raised above whatever somebody makes up."""
+    if newest_leader(request) <= leader + MAX_LEADERS_MISSED:
+        return None
+    return (
+        f"memberEpoch or a grant of {request.worker} is of a leader more than {MAX_LEADERS_MISSED} above this one "
+        f"({leader}); start the worker anew"
+    )
 
 
 def newest_leader(request: HeartbeatRequest) -> int:

@@ -1,7 +1,7 @@
 """What outlives the coordinator of an application on Kubernetes: the leader epoch on the Lease, the footprint in the
 status of the StreamsApp.
 
-The driver calls it from threads, except for a leader epoch; so that one is raised before the driver is made.
+The driver calls it from threads, except for its first leader epoch; so that one is raised before the driver is made.
 """
 
 from __future__ import annotations
