@@ -52,6 +52,8 @@ class Replica:
     context: ssl.SSLContext
     leads: bool = False
     sends_to: str | None = None
+    closes: bool = False
+    """Does a connection end with its first answer?"""
     url: str = ""
     asked: int = 0
     runner: Any = field(default=None, repr=False)
@@ -61,11 +63,17 @@ class Replica:
         self.asked += 1
         return None if self.leads else NotCoordinator(f"{self.leader} does not lead", self.sends_to)
 
+    async def end(self, _: web.Request, response: web.StreamResponse) -> None:
+        if self.closes:
+            response.headers["Connection"] = "close"
+
     async def start(self) -> None:
         self.driver = AnsweringDriver(self.leader)
         drivers: Any = {APP: self.driver}
         server = Server(drivers, Metrics(list), SharedSecret("token"), self.elsewhere)
-        self.runner = web.AppRunner(server.application(), access_log=None, shutdown_timeout=0.1)
+        application = server.application()
+        application.on_response_prepare.append(self.end)
+        self.runner = web.AppRunner(application, access_log=None, shutdown_timeout=0.1)
         await self.runner.setup()
         await web.TCPSite(self.runner, "127.0.0.1", 0, ssl_context=self.context).start()
         self.url = f"https://127.0.0.1:{self.runner.addresses[0][1]}"
@@ -125,6 +133,10 @@ class Worker:
         self._agent.submit(a_request(JOIN))
         return self.answers.get(timeout=SECONDS).epoch.leader
 
+    @property
+    def is_alive(self) -> bool:
+        return self._agent.is_alive()
+
     def leave(self) -> None:
         self._agent.leave(a_request(LEAVE), SECONDS)
 
@@ -166,6 +178,17 @@ def test_a_worker_asks_again_at_the_service_when_the_leader_is_gone(
     asyncio.run_coroutine_threadsafe(former.runner.cleanup(), loop).result(SECONDS)
     service.leads = True
     assert worker.ask() == 1
+
+
+def test_a_connection_that_ends_with_its_answer_is_made_anew(
+    start: Callable[[int], Replica], certificates: Certificates
+):
+    leader = start(1)
+    leader.leads, leader.closes = True, True
+    worker = Worker(Route(leader.url, certificates.ca))
+
+    assert [worker.ask() for _ in range(3)] == [1] * 3
+    assert worker.is_alive
 
 
 def test_a_goodbye_reaches_the_leader_too(start: Callable[[int], Replica], certificates: Certificates):

@@ -78,8 +78,9 @@ class Agent(threading.Thread):
         with self._changed:
             self._request = request
             self._version += 1
-            if self._in_flight and self._connection is not None and self._connection.sock is not None:
-                _hang_up(self._connection.sock)
+            sock = None if self._connection is None else self._connection.sock
+            if self._in_flight and sock is not None:
+                _hang_up(sock)
                 self._connection = None  # an answer may have come just before, but nothing more will
             self._changed.notify()
             return self._version
@@ -159,7 +160,7 @@ class Agent(threading.Thread):
 
     def _connected(self, version: int) -> http.client.HTTPConnection:
         connection = self._connection
-        if connection is None:
+        if connection is None or connection.sock is None:  # an answer may say that its connection ends with it
             connection = self._route.connection(_CONNECT_SECONDS, self._leader)
             connection.connect()
             connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
