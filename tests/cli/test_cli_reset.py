@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,6 +15,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from sluice_cli.commands import reset
 from sluice_cli.errors import MistakeError
 from sluice_cli.main import main
 from sluice_cli.reset import positions
@@ -130,6 +133,7 @@ def shop(kafka: Any, topics: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         PIPELINE.format(application=found.application, source=found.source, sink=topics.name("spent"))
     )
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(reset, "_WATCH_SECONDS", 1.0)
     for name in ("orders", "spent"):
         topics.create(name, 2)
     for name in (*found.internal, dead_letter_topic(found.application)):
@@ -222,6 +226,34 @@ def test_a_running_application_is_left_alone_unless_forced(shop: Shop, capsys: p
     producer.produce(shop.source, b"late", partition=0)
     with pytest.raises(Exception, match="fenced"):
         producer.commit_transaction(30)
+
+
+@pytest.mark.kafka
+def test_an_application_that_commits_elsewhere_is_left_alone_unless_forced(
+    shop: Shop, capsys: pytest.CaptureFixture[str]
+):
+    is_over = threading.Event()
+
+    def work() -> None:
+        for offset in itertools.count(8):
+            shop.commit({0: offset})
+            if is_over.wait(0.2):
+                return
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    try:
+        assert shop.reset("--yes") == 2
+    finally:
+        is_over.set()
+        worker.join()
+
+    said = capsys.readouterr().err
+    assert f"{shop.application} runs somewhere: the committed offset of {shop.source}-0 was " in said
+    assert "Stop it first, or take --force" in said
+    assert shop.internal <= shop.present()
+    assert len(shop.state()) == 2
+    assert shop.reset("--yes") == 0
 
 
 @pytest.mark.kafka

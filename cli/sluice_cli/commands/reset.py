@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from sluice_protocol.topology import TopologyDescription
 
 
+_WATCH_SECONDS = 9.0
+"""Three heartbeats: in that time workers that have records to process commit."""
+
+
 @dataclass(frozen=True, slots=True)
 class Reset:
     """All that is to be done. `slots`: so many workers may still hold something."""
@@ -110,6 +114,8 @@ def execute(arguments: argparse.Namespace) -> int:
         if not arguments.yes and not _agreed(topology.application_id):
             print("nothing was done")
             return 1
+        if cluster is None and not arguments.force:
+            _watch(kafka, reset)
         if arguments.force:
             kafka.fence(reset.transactional_ids())
         _do(kafka, reset, cluster)
@@ -233,6 +239,19 @@ def _agreed(application_id: str) -> bool:
     if not sys.stdin.isatty():
         raise MistakeError("nobody can be asked here; say --yes, or look first with --dry-run")
     return input(f"Type {application_id} to do it: ").strip() == application_id
+
+
+def _watch(kafka: Any, reset: Reset) -> None:
+    """Workers on other machines hold no lock here, but they commit. Raises MistakeError if somebody does."""
+    print(f"looking for {_WATCH_SECONDS:g} s whether it runs anywhere", flush=True)
+    before = kafka.committed(reset.logs)
+    time.sleep(_WATCH_SECONDS)
+    for (topic, partition), offset in sorted(kafka.committed(reset.logs).items()):
+        if offset != before[topic, partition]:
+            raise MistakeError(
+                f"{reset.topology.application_id} runs somewhere: the committed offset of {topic}-{partition} was "
+                f"{before[topic, partition]}, and is {offset} now. Stop it first, or take --force"
+            )
 
 
 def _do(kafka: Any, reset: Reset, cluster: ClusterClient | None) -> None:

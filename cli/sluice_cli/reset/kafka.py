@@ -54,6 +54,14 @@ class ApplicationOnKafka:
             raise CommandError(f"offsets of group {self._group} can't be read: {error}") from None
         return {where: Log(starts[where], ends[where], committed[where], found.get(where)) for where in partitions}
 
+    def committed(self, partitions: Collection[Partition]) -> dict[Partition, int | None]:
+        """The offset of each that the group has committed."""
+        try:
+            offsets = Offsets(self._servers, self._config, self._group, patience_seconds=_GONE_SECONDS)
+            return offsets.committed(partitions)
+        except (OffsetsUnavailableError, KafkaException) as error:
+            raise CommandError(f"offsets of group {self._group} can't be read: {error}") from None
+
     def fence(self, transactional_ids: Collection[str]) -> None:
         """Let nobody commit any more who could until now."""
         try:
