@@ -198,9 +198,11 @@ class Coordination:
             await asyncio.sleep(_FOLLOW_SECONDS * random.uniform(0.8, 1.2))
             try:
                 await self._certificates.follow(leads=self._elector.is_leading)
+                self._note_expiry()
             except (KubeError, CertificatesDamagedError) as error:
                 log.warning("the coordinator's certificates: %s", error)
-            self._note_expiry()
+            except Exception:
+                log.exception("the coordinator's certificates can't be kept; the next try is in a minute")
 
     def _note_expiry(self) -> None:
         current = self._certificates.current

@@ -4,20 +4,27 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import kopf
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from operator_coordination import coordinating
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
-from sluice_operator.certificates import CertificatesDamagedError, Lifetimes, from_data
+from sluice_operator import coordination as coordination_module
+from sluice_operator.certificates import Certificates, CertificatesDamagedError, Lifetimes, from_data, to_data
 from sluice_operator.kube import paths
 from sluice_operator.kube.certificates import ServingCertificates
 from sluice_operator.kube.client import Kube
 
 pytestmark = pytest.mark.kubernetes
 
+SECONDS = 20.0
 NAMES = ("coordinator", "coordinator.sluice.svc")
 SHORT = Lifetimes(serving=timedelta(seconds=1))
 """Due at once: it is made out from five minutes ago."""
@@ -122,3 +129,46 @@ def test_a_damaged_secret_is_named_and_what_is_served_stays(kubernetes: Kubernet
             await of(kube, namespace).load()
 
     run(kubernetes, story)
+
+
+def nameless(certificates: Certificates) -> Certificates:
+    """With a serving certificate that says no name, as somebody else's tool may make it."""
+    authority = x509.load_pem_x509_certificate(certificates.ca.encode())
+    signing = serialization.load_pem_private_key(certificates.ca_key.encode(), password=None)
+    key = serialization.load_pem_private_key(certificates.key.encode(), password=None)
+    assert isinstance(signing, ec.EllipticCurvePrivateKey)
+    assert isinstance(key, ec.EllipticCurvePrivateKey)
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(authority.subject)
+        .issuer_name(authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(authority.not_valid_before_utc)
+        .not_valid_after(authority.not_valid_after_utc)
+    )
+    pem = builder.sign(signing, hashes.SHA256()).public_bytes(serialization.Encoding.PEM).decode()
+    return replace(certificates, certificate=pem)
+
+
+def test_certificates_are_kept_after_a_surprise(
+    kubernetes: KubernetesCluster, namespace: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    monkeypatch.setattr(coordination_module, "_FOLLOW_SECONDS", 0.1)
+    secret = f"{paths.secrets(namespace)}/coordinator-tls"
+
+    async def said(words: str) -> None:
+        async with asyncio.timeout(SECONDS):
+            while words not in caplog.text:
+                await asyncio.sleep(0.05)
+
+    async def story() -> None:
+        async with coordinating(kubernetes, namespace):
+            good = kubernetes.client.get(secret)["data"]
+            kubernetes.client.patch(secret, {"data": to_data(nameless(from_data(good)))})
+            await said("the coordinator's certificates can't be kept")
+
+            kubernetes.client.patch(secret, {"data": {"ca.crt": None}})
+            await said("ca.crt is missing")
+
+    asyncio.run(story())
