@@ -252,7 +252,9 @@ def _failed_tasks(observed: Observed) -> Fact | None:
     ]
     if not failed:
         return None
-    return Fact(Truth.FALSE, Reason.TASKS_FAILED, _some(failed) + " — mend it, then `sluice resume`.")
+    app = observed.app
+    resume = f"sluice resume {app.name} --namespace {app.namespace} --coordinator URL"
+    return Fact(Truth.FALSE, Reason.TASKS_FAILED, f"{_some(failed)} — mend it, then `{resume}`.")
 
 
 def _unless_true(fact: Fact) -> Fact | None:

@@ -82,7 +82,7 @@ class Reason(Enum):
     )  # fmt: skip
     TASKS_FAILED = (
         "Ready", "A task has stopped at a record on which the pipeline fails.",
-        "Mend the pipeline or the record, then let the tasks try again (`sluice resume`).",
+        "Mend the pipeline or the record, then let the tasks try again (`sluice resume NAME`).",
     )  # fmt: skip
 
     KAFKA_ANSWERS = "KafkaReachable", "Kafka answers."

@@ -126,12 +126,13 @@ def test_every_reason_belongs_to_a_condition_and_bad_ones_say_what_to_do():
     assert len({reason.word for reason in Reason}) == len(Reason)
 
 
-def test_a_failed_task_is_named_with_the_record_that_stopped_it():
+def test_a_failed_task_is_named_with_the_record_that_stopped_it_and_what_to_do():
     group = a_group(active(1, 0, "failed"), members=[a_member(0, failed=(FAILED,))])
 
-    assert (
-        "0_1 on worker-0 at input-1 offset 42: 13 brings bad luck"
-        in conditions(observed(pods=PODS, group=group))[0].message
+    message = conditions(observed(pods=PODS, group=group))[0].message
+    assert message == (
+        "0_1 on worker-0 at input-1 offset 42: 13 brings bad luck — mend it, then `sluice resume flights --namespace "
+        "default --coordinator URL`."
     )
 
 
