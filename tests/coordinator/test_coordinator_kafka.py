@@ -95,6 +95,7 @@ def test_who_may_not_act_any_more_creates_and_deletes_nothing(kafka: Any, topics
     source, application = topics.create("orders", partitions=2), topics.name("app")
     connection = AdminConnection(kafka.bootstrap_servers, {})
     deposed = TopicAdmin(connection, check=check)
+    wait_for(lambda: deposed.describe([source]) == {source: 2})
 
     with pytest.raises(PermissionError):
         deposed.prepare(a_topology(application, source))
