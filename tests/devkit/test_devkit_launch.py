@@ -33,6 +33,16 @@ def test_command_and_args_replace_what_the_image_says(container: dict[str, Any],
     assert command_of({"image": "i", **container}, IMAGE, IMAGE.environment, PLACE) == command
 
 
+def test_what_the_image_says_is_a_path_of_this_machine_whatever_is_mounted():
+    python = Path(sys.executable)
+    place = Place(Path("/pods/p"), "127.64.0.1", {f"/{python.parts[1]}": Path("/v")}, {})
+
+    assert command_of({"image": "i", "args": ["x"]}, Image((str(python),)), IMAGE.environment, place) == [
+        str(python),
+        "x",
+    ]
+
+
 def test_a_command_that_is_not_there_is_named():
     with pytest.raises(CannotRunError, match="'nonsuch': executable file not found") as caught:
         command_of({"image": "i", "command": ["nonsuch"]}, IMAGE, IMAGE.environment, PLACE)

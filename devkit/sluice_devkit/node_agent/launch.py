@@ -53,11 +53,14 @@ def check_supported(pod: Json) -> None:
 
 
 def command_of(container: Json, image: Image, environment: Mapping[str, str], place: Place) -> list[str]:
-    """The command line, by the rules of `command` and `args`. Raises CannotRunError when there is none to be run."""
+    """The command line, by the rules of `command` and `args`. Raises CannotRunError when there is none to be run.
+
+    What the image says are paths of this machine already.
+    """
     command, arguments = container.get("command"), container.get("args")
-    if command is None:
-        command, arguments = image.entrypoint, image.arguments if arguments is None else arguments
-    words = [translate(expand(word, environment), place) for word in (*command, *(arguments or ()))]
+    said = [translate(expand(word, environment), place) for word in (*(command or ()), *(arguments or ()))]
+    of_image = [*image.entrypoint, *(image.arguments if arguments is None else ())] if command is None else []
+    words = [*of_image, *said]
     if not words:
         raise CannotRunError("CreateContainerError", f"neither the pod nor image {container['image']} has a command")
     return [_program(words[0], environment, place), *words[1:]]
