@@ -121,7 +121,11 @@ class Playground:
         counted: dict[str, int] = {}
         for event in self.kubernetes.audit_events():
             at = _epoch_seconds(event["requestReceivedTimestamp"])
-            if event["user"]["username"] == OPERATOR and event["stage"] == "ResponseComplete" and since <= at <= until:
+            if (
+                event["user"].get("username") == OPERATOR
+                and event["stage"] == "ResponseComplete"
+                and since <= at <= until
+            ):
                 what = f"{event['verb']} {event.get('objectRef', {}).get('resource', event['requestURI'])}"
                 counted[what] = counted.get(what, 0) + 1
         return counted

@@ -116,7 +116,7 @@ class Installed:
         return [
             f"{event['verb']} {event['objectRef']['resource']}"
             for event in self.kubernetes.audit_events()
-            if event["user"]["username"] == account and event.get("responseStatus", {}).get("code") == 403
+            if event["user"].get("username") == account and event.get("responseStatus", {}).get("code") == 403
         ]
 
 

@@ -15,7 +15,7 @@ import pytest
 
 from sluice_devkit.kubernetes.client import KubernetesClient
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
-from sluice_devkit.kubernetes.components import PROGRAMS
+from sluice_devkit.kubernetes.components import COMPONENTS, PROGRAMS
 from sluice_devkit.kubernetes.errors import ApiError, KubernetesError
 from sluice_devkit.ports import free_ports
 
@@ -107,7 +107,7 @@ def test_every_write_is_in_the_audit_log_with_its_writer(kubernetes, namespace):
 
     def writers() -> list[str]:
         return [
-            event["user"]["username"]
+            event["user"].get("username")
             for event in kubernetes.audit_events()
             if event["verb"] == "create" and event["requestURI"] == path
         ]
@@ -190,7 +190,7 @@ def test_no_component_outlives_its_parent(tmp_path: Path, how: signal.Signals):
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as up:
         assert up.stdout is not None
         assert up.stdout.readline() == f"{tmp_path}/kubeconfig\n"
-        assert len(components_of(tmp_path)) == len(PROGRAMS)
+        assert len(components_of(tmp_path)) == len(COMPONENTS)
 
         up.send_signal(how)
         up.wait(30)
@@ -200,7 +200,7 @@ def test_no_component_outlives_its_parent(tmp_path: Path, how: signal.Signals):
 
 def components_of(directory: Path) -> list[str]:
     lines = [command_line(entry) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-    return [line for line in lines if str(directory) in line and any(f"/{name} " in line for name in PROGRAMS)]
+    return [line for line in lines if str(directory) in line and any(f"/{name} " in line for name in COMPONENTS)]
 
 
 def command_line(entry: Path) -> str:

@@ -57,7 +57,7 @@ class Pair:
         return sorted(
             event["requestReceivedTimestamp"]
             for event in self.kubernetes.audit_events()
-            if event["user"]["username"] == account
+            if event["user"].get("username") == account
             and event["verb"] in ACTS
             and event["objectRef"]["resource"] not in REVIEWS_AND_LEASE
         )

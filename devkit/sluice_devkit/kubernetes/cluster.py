@@ -36,6 +36,7 @@ from sluice_devkit.process_guard import ProcessGuard
 from sluice_jvm.launch import log_tail
 
 START_SECONDS = 90
+_EVENT = '{"kind":"Event","apiVersion":"audit.k8s.io/'
 STOP_SECONDS = 20
 
 CONTROLLERS = (
@@ -268,8 +269,8 @@ class KubernetesCluster:
             raise KubernetesError("This cluster keeps no audit log; start it with audit=True.")
         with self._audit_log.open() as log:
             for line in log:
-                if line.endswith("\n"):
-                    yield json.loads(line)
+                if line.endswith("\n") and (event := _read_event(line)) is not None:
+                    yield event
 
     def __enter__(self) -> Self:
         return self.start()
@@ -407,6 +408,15 @@ class KubernetesCluster:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+
+def _read_event(line: str) -> Json | None:
+    """An event of the audit log. One that a killed API server began is lost, and its line goes on with the next one."""
+    start = line.rfind(_EVENT)
+    try:
+        return dict(json.loads(line[max(0, start) :]))
+    except ValueError:
+        return None
 
 
 def _is_open(port: int) -> bool:

@@ -21,7 +21,9 @@ ETCD = "etcd"
 API_SERVER = "kube-apiserver"
 CONTROLLER_MANAGER = "kube-controller-manager"
 KUBECTL = "kubectl"
-PROGRAMS = (ETCD, API_SERVER, CONTROLLER_MANAGER, KUBECTL)
+COMPONENTS = (ETCD, API_SERVER, CONTROLLER_MANAGER)
+"""What runs for as long as a cluster does."""
+PROGRAMS = (*COMPONENTS, KUBECTL)
 
 _MODULE = Path(__file__).with_name("go")
 _PACKAGE = "k8s.io/kubernetes"
