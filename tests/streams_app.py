@@ -1,68 +1,20 @@
-"""A StreamsApp with real workers on the tests' control plane, and the operator process that looks after it."""
+"""A StreamsApp with real workers on the tests' control plane."""
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import sys
-from base64 import b64decode
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any
 
-from sluice_cli.coordinator_client import CoordinatorClient
-from sluice_cli.http_call import Trust
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.kubernetes.errors import KubernetesError
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
-from sluice_devkit.ports import free_ports
-from sluice_devkit.process_guard import ProcessGuard
 from sluice_operator.kube import paths
 from sluice_operator.spec.model import API_VERSION, KIND
 from sluice_operator.workers.names import WORKER_LABEL
-from sluice_protocol.view import GroupView
 
 SECONDS = 180.0
-TLS_SECRET = "sluice-coordinator-tls"  # noqa: S105 - its name
 _LAST_WORDS = 3_000
-
-
-@dataclass
-class OperatorProcess:
-    """`sluice operator` for one namespace, as a process of the test."""
-
-    kubernetes: KubernetesCluster
-    guard: ProcessGuard
-    namespace: str
-    log: Path
-    ports: list[int] = field(default_factory=lambda: free_ports(2))
-    """The coordinator's, and that of probes and metrics."""
-    process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        command = [
-            sys.executable, "-m", "sluice_cli", "operator",
-            f"--coordinator-url=https://127.0.0.1:{self.ports[0]}", "--host=127.0.0.1", f"--port={self.ports[0]}",
-            f"--probe-port={self.ports[1]}", f"--namespace={self.namespace}", f"--lease-namespace={self.namespace}",
-            "--lease-duration=12s", "--renew-deadline=10s", "--retry=500ms",
-        ]  # fmt: skip
-        environment = {**os.environ, "KUBECONFIG": str(self.kubernetes.kubeconfig)}
-        with self.log.open("ab") as log:
-            self.process = self.guard.start(command, environment=environment, output=log)
-
-    def group(self, app: str) -> GroupView:
-        """The group of an application, as its coordinator shows it to the cluster's admin."""
-        secret = self.kubernetes.client.get(f"{paths.secrets(self.namespace)}/{TLS_SECRET}")
-        trust = Trust(b64decode(secret["data"]["ca.crt"]).decode())
-        url, token = f"https://127.0.0.1:{self.ports[0]}", self.kubernetes.client.token
-        return CoordinatorClient(url, token, app, self.namespace, trust=trust).view()
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
 
 
 @dataclass

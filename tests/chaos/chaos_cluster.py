@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 
-from streams_app import OperatorProcess, StreamsApp
+from operator_process import Operator
+from streams_app import StreamsApp
 
 from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.errors import ApiError, KubernetesError
@@ -67,9 +68,7 @@ def schedule(seed: int, faults: int) -> tuple[Fault, ...]:
 class ClusterStage:
     """Inflicts faults one after another; what follows from one is not waited for before the next."""
 
-    def __init__(
-        self, app: StreamsApp, operator: OperatorProcess, kafka: KafkaCluster, say: Callable[[str], None]
-    ) -> None:
+    def __init__(self, app: StreamsApp, operator: Operator, kafka: KafkaCluster, say: Callable[[str], None]) -> None:
         self._app = app
         self._operator = operator
         self._kafka = kafka

@@ -17,7 +17,8 @@ import pytest
 from chaos_cluster import ClusterStage, Kind, schedule
 from chaos_feed import Feeder
 from chaos_outcome import APPLICATION, INPUTS, Reader, Truth, check_counts, check_echo
-from streams_app import OperatorProcess, StreamsApp
+from operator_process import Operator
+from streams_app import StreamsApp
 
 from sluice_devkit.kafka import KafkaCluster
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
@@ -44,9 +45,9 @@ def app(own_kafka: KafkaCluster, kubernetes: KubernetesCluster, nodes: NodeAgent
 
 
 @pytest.fixture
-def operator(kubernetes: KubernetesCluster, namespace: str, tmp_path: Path) -> Iterator[OperatorProcess]:
+def operator(kubernetes: KubernetesCluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
     with ProcessGuard() as guard:
-        yield OperatorProcess(kubernetes, guard, namespace, tmp_path / "operator.log")
+        yield Operator(kubernetes, guard, namespace, tmp_path / "operator.log", namespaces=(namespace,))
 
 
 @pytest.mark.chaos
@@ -55,7 +56,7 @@ def operator(kubernetes: KubernetesCluster, namespace: str, tmp_path: Path) -> I
 @pytest.mark.spark
 @pytest.mark.timeout(900 + 40 * FAULTS)
 def test_every_record_counts_exactly_once_on_kubernetes(
-    own_kafka: KafkaCluster, app: StreamsApp, operator: OperatorProcess, say: Callable[[str], None]
+    own_kafka: KafkaCluster, app: StreamsApp, operator: Operator, say: Callable[[str], None]
 ) -> None:
     faults = schedule(SEED, max(FAULTS, 2 * len(Kind)))
     say(f"\n{len(faults)} faults, SEED={SEED}; operator: {operator.log}")

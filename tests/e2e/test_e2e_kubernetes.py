@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 from e2e_application import Shop
-from streams_app import OperatorProcess, StreamsApp
+from operator_process import Operator
+from streams_app import StreamsApp
 
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.node_agent import NodeAgent
@@ -43,14 +44,14 @@ def app(shop: Shop, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: 
 
 
 @pytest.fixture
-def operator(kubernetes: KubernetesCluster, namespace: str, tmp_path: Path) -> Iterator[OperatorProcess]:
+def operator(kubernetes: KubernetesCluster, namespace: str, tmp_path: Path) -> Iterator[Operator]:
     with ProcessGuard() as guard:
-        operator = OperatorProcess(kubernetes, guard, namespace, tmp_path / "operator.log")
+        operator = Operator(kubernetes, guard, namespace, tmp_path / "operator.log", namespaces=(namespace,))
         operator.start()
         yield operator
 
 
-def test_an_application_scales_and_heals_and_ends(shop: Shop, app: StreamsApp, operator: OperatorProcess):
+def test_an_application_scales_and_heals_and_ends(shop: Shop, app: StreamsApp, operator: Operator):
     app.apply(replicas=1)
     app.wait_ready(1)
     shop.order_many(20_000, USERS)
@@ -83,7 +84,7 @@ def test_an_application_scales_and_heals_and_ends(shop: Shop, app: StreamsApp, o
 
 
 def test_a_worker_that_was_cut_off_with_its_node_is_replaced_and_then_fenced(
-    shop: Shop, app: StreamsApp, operator: OperatorProcess
+    shop: Shop, app: StreamsApp, operator: Operator
 ):
     """Frozen and cut off it says nothing to anybody, and hears nothing; it wakes up believing in its tasks."""
     app.apply(replicas=2)
@@ -106,7 +107,7 @@ def test_a_worker_that_was_cut_off_with_its_node_is_replaced_and_then_fenced(
     assert claims.items() <= app.claims().items()
 
 
-def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp, operator: OperatorProcess):
+def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp, operator: Operator):
     app.apply(replicas=2)
     app.wait_ready(2)
     shop.order_many(5_000, USERS)
@@ -121,7 +122,7 @@ def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp
     check(shop)
     assert app.claims() == claims
     assert app.events().count("DrainStarted") == 2
-    moves = [move for move in operator.group(app.name).moves if move.source is not None]
+    moves = [move for move in operator.group(app.namespace, app.name).moves if move.source is not None]
     assert moves
     assert [move for move in moves if not move.planned or move.lag > ACCEPTABLE_LAG] == []
 

@@ -51,16 +51,7 @@ def operator(kubernetes: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
 @pytest.fixture
 def guarded_kafka() -> Iterator[KafkaCluster]:
     """A broker to which one has to log in."""
-    users = f'username="broker" password="{PLANTED}" user_broker="{PLANTED}" user_flights="{PLANTED}"'
-    login = f"org.apache.kafka.common.security.plain.PlainLoginModule required {users};"
-    properties = {
-        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
-        "inter.broker.listener.name": "PLAINTEXT",
-        "sasl.enabled.mechanisms": "PLAIN",
-        "sasl.mechanism.inter.broker.protocol": "PLAIN",
-        "listener.name.plaintext.plain.sasl.jaas.config": login,
-    }
-    with KafkaCluster(properties=properties) as cluster:
+    with KafkaCluster(users={LOGIN["sasl.username"]: PLANTED}) as cluster:
         yield cluster
 
 

@@ -11,9 +11,15 @@ import urllib.request
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sluice_cli.coordinator_client import CoordinatorClient
+from sluice_cli.http_call import Trust
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
+from sluice_devkit.kubernetes.https_service import authority
 from sluice_devkit.ports import free_ports
 from sluice_devkit.process_guard import ProcessGuard
+from sluice_protocol.view import GroupView
+
+TLS_SECRET = "sluice-coordinator-tls"  # noqa: S105 - its name
 
 
 @dataclass
@@ -47,6 +53,13 @@ class Operator:
         environment = {**os.environ, "KUBECONFIG": str(self.kubeconfig or self.kubernetes.kubeconfig)}
         with self.log.open("ab") as log:
             self.process = self.guard.start(command, environment=environment, output=log)
+
+    def group(self, namespace: str, app: str) -> GroupView:
+        """The group of an application, as its coordinator shows it to the cluster's admin."""
+        client = self.kubernetes.client
+        trust = Trust(authority(client, self.lease_namespace, TLS_SECRET))
+        url = f"https://127.0.0.1:{self.ports[0]}"
+        return CoordinatorClient(url, client.token, app, namespace, trust=trust).view()
 
     def kill(self) -> None:
         self.process.kill()
