@@ -9,14 +9,22 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException
 
 REQUEST_TIMEOUT_SECONDS = 10.0
+TRANSACTION_TIMEOUT_SECONDS = 10.0
+"""A silent owner blocks readers for no longer than this."""
 _TOPIC_SECONDS = 1.0
 
 Settings = dict[str, Any]
 
 
 def common(bootstrap_servers: str, kafka_config: Mapping[str, str]) -> Settings:
-    """What every client has: the user's own settings first, so that ours win where safety depends on them."""
-    return {**kafka_config, "bootstrap.servers": bootstrap_servers, "log.connection.close": False}
+    """What every client has: the user's own settings win, except where safety depends on ours."""
+    return {
+        # A broker that is back is used within a second, not within ten.
+        "reconnect.backoff.max.ms": kafka_config.get("reconnect.backoff.ms", 1_000),
+        **kafka_config,
+        "bootstrap.servers": bootstrap_servers,
+        "log.connection.close": False,
+    }
 
 
 def consumer(bootstrap_servers: str, kafka_config: Mapping[str, str], **further: Any) -> Settings:
@@ -46,7 +54,9 @@ def transactional_producer(
     return {
         **common(bootstrap_servers, kafka_config),
         "transactional.id": transactional_id,
-        "transaction.timeout.ms": 10_000,  # a silent owner blocks readers for no longer than this
+        "transaction.timeout.ms": round(TRANSACTION_TIMEOUT_SECONDS * 1000),
+        # A broker that is forgotten and learned anew is never again asked to commit offsets (librdkafka 2.16).
+        "metadata.recovery.strategy": "none",
         "partitioner": "murmur2_random",  # Java's default partitioner, so that Java clients agree
         "linger.ms": 5,
         "batch.size": 1_000_000,

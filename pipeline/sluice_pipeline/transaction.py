@@ -15,12 +15,16 @@ from typing import Any, NoReturn
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 from sluice_pipeline import clients
+from sluice_pipeline.call_thread import CallOverdueError, CallThread
 from sluice_pipeline.observer import Observer, Step
 from sluice_pipeline.offsets import Offsets, OffsetsUnavailableError, Partition
 
 FLUSH_TIMEOUT_SECONDS = 30.0
-COMMIT_TIMEOUT_SECONDS = 30.0
+COMMIT_TIMEOUT_SECONDS = clients.TRANSACTION_TIMEOUT_SECONDS
+"""What takes longer is aborted by its coordinator."""
 INIT_TIMEOUT_SECONDS = 15.0
+_GRACE_SECONDS = 2.0
+"""How much longer than its time-out a call of the client may take before it is given up."""
 
 
 class ProducerDeadError(Exception):
@@ -46,8 +50,11 @@ class Transactions:
         transactional_id: str,
         offsets: Offsets,
         observer: Observer,
+        commit_timeout_seconds: float = COMMIT_TIMEOUT_SECONDS,
     ) -> None:
         self.transactional_id = transactional_id
+        self._commit_timeout_seconds = commit_timeout_seconds
+        self._thread = CallThread(f"transactions of {transactional_id}")
         self._offsets = offsets
         self._observer = observer
         self._producer = Producer(clients.transactional_producer(bootstrap_servers, kafka_config, transactional_id))
@@ -62,7 +69,7 @@ class Transactions:
         Raises KafkaUnavailableError, ProducerDeadError.
         """
         try:
-            _retried(self._producer.init_transactions, INIT_TIMEOUT_SECONDS)
+            self._call("init_transactions", self._producer.init_transactions, INIT_TIMEOUT_SECONDS)
         except KafkaException as error:
             if error.args[0].retriable():
                 raise KafkaUnavailableError(f"{self.transactional_id}: Kafka does not answer: {error}") from error
@@ -72,25 +79,25 @@ class Transactions:
     def begin(self) -> None:
         """Begin, only once a batch's results are at hand: a long Spark job must hold no transaction open."""
         self._numbered = set()
-        self._guard("begin_transaction", self._producer.begin_transaction)
+        self._guard_local("begin_transaction", self._producer.begin_transaction)
 
     def produce(
         self, topic: str, keys: Sequence[bytes | None], values: Sequence[bytes | None], timestamps: Sequence[int]
     ) -> None:
         """Hand records to the producer; Java's default partitioner chooses their partitions by key."""
-        self._guard("produce", lambda: self._produce_each(topic, zip(keys, values, timestamps, strict=True)))
+        self._guard_local("produce", lambda: self._produce_each(topic, zip(keys, values, timestamps, strict=True)))
 
     def produce_to(self, topic: str, partition: int, keys: Sequence[bytes], values: Sequence[bytes]) -> None:
         """Hand records for one partition to the producer (a changelog); their time is now."""
         if keys:
             self._numbered.add((topic, partition))
-            self._guard("produce", lambda: self._produce_batch(topic, partition, keys, values))
+            self._guard_local("produce", lambda: self._produce_batch(topic, partition, keys, values))
 
     def produce_with_headers(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Mapping[str, bytes]
     ) -> None:
         """Hand one record with headers to the producer (dead letters)."""
-        self._guard("produce", lambda: self._producer.produce(topic, value, key, headers=list(headers.items())))
+        self._guard_local("produce", lambda: self._producer.produce(topic, value, key, headers=list(headers.items())))
 
     def _produce_each(self, topic: str, records: Iterable[tuple[bytes | None, bytes | None, int]]) -> None:
         produce = self._producer.produce  # the batch call knows no timestamps
@@ -124,7 +131,7 @@ class Transactions:
         Raises TransactionAbortedError or ProducerDeadError.
         """
         self._observer.reached(Step.PRODUCED)
-        self._guard("flush", self._flush)
+        self._guard_local("flush", self._flush)
         self._observer.reached(Step.FLUSHED)
         boundaries = self._boundaries()
         positions = [
@@ -133,16 +140,10 @@ class Transactions:
         ]
         self._guard(
             "send_offsets_to_transaction",
-            lambda: _retried(
-                lambda left: self._producer.send_offsets_to_transaction(positions, self._group, left),
-                COMMIT_TIMEOUT_SECONDS,
-            ),
+            lambda left: self._producer.send_offsets_to_transaction(positions, self._group, left),
         )
         self._observer.reached(Step.OFFSETS_SENT)
-        self._guard(
-            "commit_transaction",
-            lambda: _retried(self._producer.commit_transaction, COMMIT_TIMEOUT_SECONDS),
-        )
+        self._guard("commit_transaction", self._producer.commit_transaction)
         self._observer.reached(Step.COMMITTED)
         return boundaries
 
@@ -157,11 +158,22 @@ class Transactions:
         if left:
             raise KafkaException(KafkaError(KafkaError._TIMED_OUT, f"{left} records not delivered in time"))
 
-    def _guard(self, what: str, call: Callable[[], object]) -> None:
+    def _guard(self, what: str, call: Callable[[float], object]) -> None:
+        """Make a call of which the client may lose sight."""
+        self._guard_local(what, lambda: self._call(what, call, self._commit_timeout_seconds))
+
+    def _guard_local(self, what: str, call: Callable[[], object]) -> None:
+        """Make a call that returns in time by itself."""
         try:
             call()
         except (KafkaException, BufferError) as error:
             self._fail(what, error)
+
+    def _call(self, what: str, call: Callable[[float], object], timeout: float) -> None:
+        try:
+            self._thread.call(lambda: _retried(call, timeout), timeout + _GRACE_SECONDS)
+        except CallOverdueError as error:
+            raise ProducerDeadError(f"{self.transactional_id}: {what} hangs in the client: {error}") from error
 
     def _fail(self, what: str, error: Exception) -> None:
         problem = f"{self.transactional_id}: {what} failed: {error}"
@@ -175,13 +187,14 @@ class Transactions:
 
     def _abort(self, problem: str, error: Exception) -> NoReturn:
         try:
-            _retried(self._producer.abort_transaction, COMMIT_TIMEOUT_SECONDS)
+            self._call("abort_transaction", self._producer.abort_transaction, self._commit_timeout_seconds)
         except KafkaException as abort_error:
             raise ProducerDeadError(f"{problem}, and so did its abort: {abort_error}") from abort_error
         raise TransactionAbortedError(problem) from error
 
     def close(self) -> None:
         """Let the producer's threads go; nothing is flushed."""
+        self._thread.close()
         with contextlib.suppress(KafkaException):  # a dead producer says once more what killed it
             self._producer.purge()
             self._producer.flush(0)

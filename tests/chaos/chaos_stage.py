@@ -20,8 +20,7 @@ from sluice_pipeline.observer import Step
 from sluice_protocol.ids import transactional_id, worker_name
 from sluice_protocol.view import MemberView
 
-_FAULT_SECONDS = 480.0
-"""A broker that died in the middle of transactions may hold commits up for minutes; what comes out is what counts."""
+_FAULT_SECONDS = 180.0
 _PROVOKE_SECONDS = 3.0
 _PROVOKE_AGAIN_SECONDS = 45.0
 _FROZEN_SECONDS = 15.0
