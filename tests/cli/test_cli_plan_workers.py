@@ -47,7 +47,7 @@ def test_a_wanted_worker(phase: Phase, membership: Membership, action: Action | 
     ("phase", "membership", "action"),
     [
         (RUNNING, UNKNOWN, None),
-        (RUNNING, ABSENT, Stop(1)),
+        (RUNNING, ABSENT, Drain(1)),
         (RUNNING, MEMBER, Drain(1)),
         (RUNNING, DRAINING, None),
         (RUNNING, DRAINED, Stop(1)),
@@ -59,6 +59,13 @@ def test_a_leaving_worker(phase: Phase, membership: Membership, action: Action |
     stays = ObservedWorker(0, RUNNING, MEMBER)
 
     assert plan_workers(1, [stays, ObservedWorker(1, phase, membership)], NOW) == ((action,) if action else ())
+
+
+def test_a_leaving_worker_that_never_joined_ends_once_it_would_be_given_nothing():
+    stays, leaves = ObservedWorker(0, RUNNING, MEMBER), ObservedWorker(1, RUNNING, ABSENT, is_shut_out=True)
+
+    assert plan_workers(1, [stays, leaves], NOW) == (Stop(1),)
+    assert plan_workers(2, [stays, leaves], NOW) == (Undrain(1),)
 
 
 def test_a_first_start_fills_every_slot_from_the_lowest():
@@ -111,6 +118,7 @@ observed = st.lists(
         st.sampled_from(Phase),
         st.sampled_from(Membership),
         st.sampled_from([0.0, NOW - 1, NOW + 1]),
+        st.booleans(),
     ),
     unique_by=lambda worker: worker.slot,
 )
@@ -130,7 +138,9 @@ def test_rules_that_hold_for_all_observations(desired: int, workers: list[Observ
                 assert slot not in by_slot or by_slot[slot].phase is DEAD
             case Stop(slot):
                 assert slot >= desired
-                assert desired == 0 or by_slot[slot].membership in (DRAINED, ABSENT), "nobody leaves with tasks"
+                seen = by_slot[slot]
+                is_out = seen.membership is ABSENT and seen.is_shut_out
+                assert desired == 0 or seen.membership is DRAINED or is_out, "nobody leaves with tasks"
             case Drain(slot):
                 assert 0 < desired <= slot
             case Undrain(slot):

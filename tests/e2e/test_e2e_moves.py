@@ -42,7 +42,6 @@ def test_a_worker_gets_warm_before_it_gets_tasks_finds_its_copies_again_and_is_d
         application.kill_worker(1)
         application.wait(lambda group: dead not in {member.member_id for member in group.members}, SECONDS)
         restarted = application.wait(is_stable(2), SECONDS)
-        application.wait_settled(SECONDS)
 
         with shop.steady_orders(rate=100, users=USERS):
             application.scale(1)

@@ -2,7 +2,8 @@
 
 The workers of an application of size n are the slots 0…n-1, so a scale-in takes the highest slots. A worker leaves
 in three steps, each waiting for an observed fact: it is marked as draining, the group says that it holds nothing any
-more, its process is asked to end. Until that last step a scale-out takes everything back.
+more, its process is asked to end. Until that last step a scale-out takes everything back. One that is not seen as a
+member is marked too: it may join in this very moment.
 """
 
 from __future__ import annotations
@@ -24,12 +25,17 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ObservedWorker:
-    """A slot that has, or has had, a process. `restart_at`: a dead one is not started again before this time."""
+    """A slot that has, or has had, a process.
+
+    `restart_at`: a dead one is not started again before this time. `is_shut_out`: the coordinator has been asked to
+    drain it before its membership was looked at, so that it is given nothing even if it joins now.
+    """
 
     slot: int
     phase: Phase
     membership: Membership = Membership.UNKNOWN
     restart_at: float = 0.0
+    is_shut_out: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,13 +102,11 @@ def _leave(worker: ObservedWorker, desired: int) -> Action | None:
         return None
     if desired == 0:  # nobody stays who could take the tasks: a drain would never end
         return Stop(worker.slot)
-    match worker.membership:
-        case Membership.MEMBER:
-            return Drain(worker.slot)
-        case Membership.DRAINED | Membership.ABSENT:
-            return Stop(worker.slot)
-        case _:
-            return None
+    if worker.membership is Membership.DRAINED:
+        return Stop(worker.slot)
+    if worker.membership is Membership.ABSENT and worker.is_shut_out:
+        return Stop(worker.slot)
+    return Drain(worker.slot) if worker.membership in (Membership.MEMBER, Membership.ABSENT) else None
 
 
 def _keep(slot: int, worker: ObservedWorker | None, now: float) -> Action | None:
@@ -110,6 +114,12 @@ def _keep(slot: int, worker: ObservedWorker | None, now: float) -> Action | None
         return Start(slot)
     if worker.phase is Phase.DEAD:
         return Start(slot) if now >= worker.restart_at else WaitUntil(worker.restart_at)
-    if worker.phase is Phase.RUNNING and worker.membership in (Membership.DRAINING, Membership.DRAINED):
+    if worker.phase is Phase.RUNNING and _is_drained_in_vain(worker):
         return Undrain(slot)
     return None
+
+
+def _is_drained_in_vain(worker: ObservedWorker) -> bool:
+    if worker.membership is Membership.ABSENT:
+        return worker.is_shut_out
+    return worker.membership in (Membership.DRAINING, Membership.DRAINED)

@@ -38,6 +38,8 @@ class _Slot:
     complaint: str = ""
     asking: asyncio.Task[None] | None = None
     """A drain request that is under way; until it is answered nothing is known of the membership."""
+    is_shut_out: bool = False
+    """Whether the present coordinator has been asked to drain it."""
 
 
 class Workers:
@@ -75,6 +77,8 @@ class Workers:
 
     def hear(self, coordinator: CoordinatorClient | None, group: GroupView | None, looked_at: float) -> None:
         """Take in what the coordinator showed then; None when it can't be asked."""
+        if coordinator is not self._coordinator:
+            self._forget_drains()
         self._coordinator = coordinator
         if coordinator is not None:
             self._coordinator_url = coordinator.url
@@ -85,7 +89,7 @@ class Workers:
     def observe(self) -> list[ObservedWorker]:
         """Every slot as `plan_workers` wants it."""
         return [
-            ObservedWorker(number, slot.phase, self._membership(number, slot), slot.restart_at)
+            ObservedWorker(number, slot.phase, self._membership(number, slot), slot.restart_at, slot.is_shut_out)
             for number, slot in self._slots.items()
         ]
 
@@ -218,9 +222,15 @@ class Workers:
             self._complain(slot, str(error))
         else:
             self._report(f"{name} {'drains' if drain else 'stays'}")
+            slot.is_shut_out = drain and coordinator is self._coordinator
         slot.asking = None
         self._answered_at = time.monotonic()
         self._changed()
+
+    def _forget_drains(self) -> None:
+        """Another coordinator doesn't know of them."""
+        for slot in self._slots.values():
+            slot.is_shut_out = False
 
     def _complain(self, slot: _Slot, sentence: str) -> None:
         """Report what is tried again and again only once."""
