@@ -9,11 +9,12 @@ from sluice_operator.reasons import Reason
 
 
 def find_elder(app: App, others: Iterable[App]) -> Problem | None:
-    """Why the application may not run: an older StreamsApp has its applicationId on its Kafka."""
-    elders = [other for other in others if _is_same(app, other) and _age(other) < _age(app)]
+    """Why the application may not run: a StreamsApp that has run already, or an older one, has its applicationId on its
+    Kafka."""
+    elders = [other for other in others if _is_same(app, other) and _rank(other) < _rank(app)]
     if not elders or app.spec is None:
         return None
-    elder = min(elders, key=_age)
+    elder = min(elders, key=_rank)
     return Problem(
         Reason.APPLICATION_ID_TAKEN,
         f"spec.applicationId {app.spec.application_id!r} on this Kafka is that of StreamsApp {'/'.join(elder.key)}; "
@@ -40,5 +41,6 @@ def _servers(app: App) -> set[str]:
     return set() if app.spec is None else {server.strip() for server in app.spec.kafka.bootstrap_servers.split(",")}
 
 
-def _age(app: App) -> tuple[str, str]:
-    return app.created, app.uid
+def _rank(app: App) -> tuple[bool, str, str]:
+    """A creation is known to the second only, and within one the older application may have had its first worker."""
+    return app.footprint.slots == 0, app.created, app.uid

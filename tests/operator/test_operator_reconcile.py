@@ -489,6 +489,16 @@ def test_the_younger_of_two_applications_with_one_id_is_refused_by_the_name_of_t
     assert find_elder(twin(), [an_app(), twin()]) is None
 
 
+def test_of_two_applications_made_in_one_second_the_one_that_has_run_is_the_elder():
+    ran = an_app(uid="z", status={"footprint": {"slots": 1, "subtopologies": 1}})
+    new = an_app(name="twin", uid="a")
+
+    problem = find_elder(new, [ran, new])
+
+    assert problem is not None
+    assert "default/flights" in problem.message
+
+
 def test_topics_that_another_application_uses_too_have_a_twin():
     assert find_twin(an_app(), [an_app(), twin()]) == twin()
     assert find_twin(an_app(), [an_app()]) is None
