@@ -133,7 +133,7 @@ FULL: tuple[Rebalance, ...] = (
     *_of([(10_000, 1_000, 0)], [Moment.SCRATCH, Moment.STEADY], needed=20),
     *_of([(10_000, 1_000, 0)], [Moment.SCALE_OUT], needed=200),
     Rebalance(300, 30, Moment.SCALE_OUT, 1, racks=_MIN, needed=200),
-    Rebalance(500, 50, Moment.SCALE_OUT, racks=_MIN),
+    Rebalance(500, 50, Moment.SCALE_OUT, racks=_MIN, needed=200),
 )
 """With those on which Kafka needs minutes, and 10 GB of heap."""
 
