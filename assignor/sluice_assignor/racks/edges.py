@@ -30,6 +30,8 @@ class Edges:
         """By group and source: the workers to which a task comes home more cheaply than any comes into their rack."""
         self.costliest = [[0 for _ in workers] for _ in groups]
         """By group and worker: the highest cost of a task there."""
+        self._paid: list[list[list[tuple[int, int]]]] = [[[] for _ in workers] for _ in groups]
+        """By group and worker: the tasks there, each with its cost."""
         self._by_rack: list[list[list[list[int]]]] = [[[[] for _ in racks] for _ in workers] for _ in groups]
         self._home: list[list[list[tuple[int, int]]]] = [[[] for _ in workers] for _ in groups]
         for group, tasks_at in enumerate(flow.tasks_at):
@@ -42,6 +44,11 @@ class Edges:
         self.flow.move(task, worker)
         self._refresh(group, source)
         self._refresh(group, worker)
+
+    def tasks_nearer(self, group: int, worker: int, distance: int, than: int) -> Iterator[int]:
+        """The tasks here that are nearer than that, if this place is at the distance."""
+        bits, enough = self.bits, distance - than
+        return (task for task, cost in self._paid[group][worker] if cost << bits > enough)
 
     def tasks_within_reach(
         self, group: int, worker: int, distance: int, farthest: Sequence[int], places: Sequence[int]
@@ -60,18 +67,20 @@ class Edges:
 
     def _refresh(self, group: int, worker: int) -> None:
         costs = self.flow.costs
-        paid = [(task, costs.of(task, worker)) for task in self.flow.tasks_at[group][worker]]
+        traffic, home, here, away = costs.traffic, costs.home, costs.rack[worker], costs.non_overlap
+        self._paid[group][worker] = paid = [
+            (task, traffic[task][here] + (away if home[task] != worker else 0))
+            for task in self.flow.tasks_at[group][worker]
+        ]
         self.costliest[group][worker] = max((cost for _, cost in paid), default=0) << self.bits
         for rack, cheapest in enumerate(self.into_rack[group]):
-            ways = sorted(
-                ((costs.traffic[task][rack] + costs.non_overlap - cost) << self.bits) + task for task, cost in paid
-            )
+            ways = sorted(((traffic[task][rack] + away - cost) << self.bits) + task for task, cost in paid)
             self._by_rack[group][worker][rack] = ways
             cheapest[worker] = ways[0] if ways else NOWHERE
         self._home[group][worker] = [
-            (home, ((costs.traffic[task][costs.rack[home]] - cost) << self.bits) + task)
+            (home[task], ((traffic[task][costs.rack[home[task]]] - cost) << self.bits) + task)
             for task, cost in paid
-            if (home := costs.home[task]) != worker
+            if home[task] != worker
         ]
         self.into_home[group][worker] = self._cheapest_home(group, worker)
 

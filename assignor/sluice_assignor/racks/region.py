@@ -202,8 +202,7 @@ class Region:
         leading: list[int] = []
         for worker in self._used[group]:
             if seen[worker] - edges.costliest[group][worker] < nearest_task:
-                tasks = edges.flow.tasks_at[group][worker]
-                leading += (task for task in tasks if self.distance(task) < nearest_task)
+                leading += edges.tasks_nearer(group, worker, seen[worker], nearest_task)
             leading += edges.tasks_within_reach(group, worker, seen[worker], farthest, places)
         return min(leading, default=None)
 
