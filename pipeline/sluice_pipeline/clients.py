@@ -10,7 +10,6 @@ from confluent_kafka import Consumer, KafkaException
 
 REQUEST_TIMEOUT_SECONDS = 10.0
 TRANSACTION_TIMEOUT_SECONDS = 10.0
-"""A silent owner blocks readers for no longer than this."""
 _TOPIC_SECONDS = 1.0
 
 Settings = dict[str, Any]
@@ -19,8 +18,7 @@ Settings = dict[str, Any]
 def common(bootstrap_servers: str, kafka_config: Mapping[str, str]) -> Settings:
     """What every client has: the user's own settings win, except where safety depends on ours."""
     return {
-        # A broker that is back is used within a second, not within ten.
-        "reconnect.backoff.max.ms": kafka_config.get("reconnect.backoff.ms", 1_000),
+        "reconnect.backoff.max.ms": kafka_config.get("reconnect.backoff.ms", 1_000),  # not 10 s after it is back
         **kafka_config,
         "bootstrap.servers": bootstrap_servers,
         "log.connection.close": False,
@@ -54,9 +52,8 @@ def transactional_producer(
     return {
         **common(bootstrap_servers, kafka_config),
         "transactional.id": transactional_id,
-        "transaction.timeout.ms": round(TRANSACTION_TIMEOUT_SECONDS * 1000),
-        # A broker that is forgotten and learned anew is never again asked to commit offsets (librdkafka 2.16).
-        "metadata.recovery.strategy": "none",
+        "transaction.timeout.ms": round(TRANSACTION_TIMEOUT_SECONDS * 1000),  # a silent owner blocks readers so long
+        "metadata.recovery.strategy": "none",  # a broker once forgotten is never again asked to commit offsets
         "partitioner": "murmur2_random",  # Java's default partitioner, so that Java clients agree
         "linger.ms": 5,
         "batch.size": 1_000_000,

@@ -78,6 +78,7 @@ def test_offsets_that_nobody_answers_for_end_the_producer_and_not_the_loop(own_k
 
     with pytest.raises(ProducerDeadError):
         commit(transactions, 3)
+    transactions.close()
 
     own_kafka.restart(0)
     successor = a_producer(own_kafka, "hangs")
