@@ -125,7 +125,11 @@ class ConsumerSource:
             if not more and not waits:
                 break
             messages += more
-        records = self._without_errors(messages)
+        lost = _first_out_of_range(messages)
+        records = [message for message in messages if message.error() is None]
+        if lost is not None:
+            self.rewind(_first_offsets(records))  # who asks again must get them
+            raise lost
         return self._decode(records, is_full=len(messages) >= limit) if records else None
 
     def _waits_for_new(self, messages: list[Message]) -> bool:
@@ -139,21 +143,6 @@ class ConsumerSource:
     def close(self) -> None:
         """Let the connection go."""
         self._consumer.close()
-
-    def _without_errors(self, messages: list[Message]) -> list[Message]:
-        failed = [message for message in messages if message.error() is not None]
-        if not failed:
-            return messages
-        for message in failed:
-            error = message.error()
-            topic, partition = message.topic(), message.partition()
-            if error is None or topic is None or partition is None:
-                continue
-            if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
-                raise OffsetOutOfRangeError(topic, partition, error.str())
-            if error.fatal():
-                raise KafkaException(error)
-        return [message for message in messages if message.error() is None]
 
     def _decode(self, messages: list[Message], *, is_full: bool) -> Batch:
         partitions = np.array([message.partition() for message in messages], dtype=np.int32)
@@ -189,6 +178,26 @@ class ConsumerSource:
                 starts[topic, int(partition)] = int(of_partition[0])
                 ends[topic, int(partition)] = int(of_partition[-1]) + 1
         return starts, ends
+
+
+def _first_out_of_range(messages: Sequence[Message]) -> OffsetOutOfRangeError | None:
+    """Raises KafkaException when the consumer is broken for good; the client gets over other errors by itself."""
+    for message in messages:
+        error, topic, partition = message.error(), message.topic(), message.partition()
+        if error is None or topic is None or partition is None:
+            continue
+        if error.code() in (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE):
+            return OffsetOutOfRangeError(topic, partition, error.str())
+        if error.fatal():
+            raise KafkaException(error)
+    return None
+
+
+def _first_offsets(records: Sequence[Message]) -> dict[Partition, int]:
+    first: dict[Partition, int] = {}
+    for record in records:
+        first.setdefault((record.topic() or "", record.partition() or 0), record.offset() or 0)
+    return first
 
 
 def raw_record(message: Message) -> RawRecord:
