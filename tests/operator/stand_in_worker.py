@@ -83,7 +83,8 @@ class StandInWorker:
         if answer.code is Code.OK:
             self._carry_out(answer)
         elif answer.code is Code.FENCED:
-            self._member_id, self._epoch, self._grants = str(uuid.uuid4()), JOIN, ()
+            self._member_id, self._epoch = str(uuid.uuid4()), JOIN
+            self._hold(())
         elif answer.code is Code.UNKNOWN_MEMBER:
             self._epoch = JOIN
 
@@ -92,9 +93,13 @@ class StandInWorker:
         if is_revoked and CLINGS.exists():
             time.sleep(0.2)
             return
-        if answer.grants != self._grants:
-            print("holds", f"{time.monotonic():.3f}", *(grant.task for grant in answer.grants), flush=True)
-        self._epoch, self._grants = answer.epoch, answer.grants
+        self._epoch = answer.epoch
+        self._hold(answer.grants)
+
+    def _hold(self, grants: tuple[Grant, ...]) -> None:
+        if grants != self._grants:
+            print("holds", f"{time.monotonic():.3f}", *(grant.task for grant in grants), flush=True)
+        self._grants = grants
 
     def _request(self, epoch: Epoch) -> HeartbeatRequest:
         launch = self._launch

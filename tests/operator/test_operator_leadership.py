@@ -22,6 +22,7 @@ from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.node_agent import NodeAgent
 from sluice_devkit.ports import free_ports
 from sluice_devkit.process_guard import ProcessGuard
+from sluice_operator.kube import paths
 
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
 
@@ -320,7 +321,7 @@ def test_a_scale_in_is_finished_and_nothing_moves_twice(operator: Operator, flig
     operator.start()
     flights.apply(replicas=2)
     flights.wait_ready(2)
-    before = gains(flights)
+    pods, before = flights.pods(), gains(flights)
     flights.clings.touch()
     flights.scale(1)
     flights.wait_condition("Draining", "True", "HandingOver")
@@ -328,6 +329,7 @@ def test_a_scale_in_is_finished_and_nothing_moves_twice(operator: Operator, flig
     restart_while_away(operator, flights.clings.unlink)
     flights.wait_ready(1)
 
+    assert flights.pods() == {"flights-worker-0": pods["flights-worker-0"]}
     moved = gains(flights) - before
     assert set(moved.values()) == {1}
     assert [pod for pod, _ in moved] == ["flights-worker-0"] * (PARTITIONS // 2)
@@ -351,8 +353,117 @@ def test_a_drain_that_is_taken_back_while_no_operator_is_there_moves_nothing(ope
     assert gains(flights) == before
 
 
+def test_a_pod_that_is_deleted_is_replaced_and_nothing_moves_twice(
+    operator: Operator, flights: Flights, nodes: NodeAgent
+):
+    operator.start()
+    flights.apply(replicas=2)
+    flights.wait_ready(2)
+    pods, claims = flights.pods(), flights.claims()
+    before = Counter({(pod, task): times for (pod, task), times in gains(flights).items() if pod == "flights-worker-0"})
+    nodes.pause(flights.namespace, "flights-worker-1")  # so that it is still going when the operator dies
+    flights.kubernetes.client.delete(f"{paths.pods(flights.namespace)}/flights-worker-1")
+
+    def end() -> None:
+        nodes.resume(flights.namespace, "flights-worker-1")
+        flights.wait_for("the pod is gone", lambda: "flights-worker-1" not in flights.pods())
+
+    restart_while_away(operator, end)
+    flights.wait_for("its slot is filled again", lambda: flights.pods().keys() == pods.keys())
+    flights.wait_ready(2)
+
+    assert flights.pods()["flights-worker-0"] == pods["flights-worker-0"]
+    assert flights.claims() == claims
+    assert created_pods(flights) == {"flights-worker-0": 1, "flights-worker-1": 2}
+    assert set((gains(flights) - before).values()) == {1}
+
+
+def test_a_lost_node_and_its_return_are_seen_through_and_nothing_moves_twice(
+    operator: Operator, flights: Flights, nodes: NodeAgent
+):
+    """The operator dies twice: when the stand-in holds nothing yet, and when it is about to leave again."""
+    operator.start()
+    flights.apply(replicas=1)
+    flights.wait_ready(1)
+    node, pods = flights.node_of("flights-worker-0"), flights.pods()
+    nodes.pause(flights.namespace, "flights-worker-0")
+    nodes.partition(node)
+    try:
+        flights.wait_for("there is another worker", lambda: "flights-worker-1" in flights.pods())
+        restart_while_away(operator, lambda: None)
+        flights.wait_for("it has every task", lambda: len(tasks_of(flights, "flights-worker-1")) == PARTITIONS)
+        flights.clings.touch()
+    finally:
+        nodes.resume(flights.namespace, "flights-worker-0")
+        nodes.heal(node)
+    flights.wait_condition("Draining", "True", "HandingOver")
+    stood_in = gains(flights)
+
+    restart_while_away(operator, flights.clings.unlink)
+    flights.wait_for("the stand-in has left", lambda: flights.pods() == pods)
+    flights.wait_ready(1)
+
+    assert created_pods(flights) == {"flights-worker-0": 1, "flights-worker-1": 1}
+    assert {count for (pod, _), count in stood_in.items() if pod == "flights-worker-1"} == {1}
+    assert set(gains(flights).values()) == {2}  # at first, and when it was back
+
+
+@pytest.mark.parametrize("rollout", ["Drain", "Restart"])
+def test_a_rolling_update_is_finished_and_nothing_moves_twice(
+    operator: Operator, flights: Flights, nodes: NodeAgent, rollout: str
+):
+    operator.start()
+    flights.apply(replicas=2, rollout=rollout)
+    flights.wait_ready(2)
+    pods, claims = flights.pods(), flights.claims()
+    if rollout == "Drain":
+        flights.clings.touch()
+    else:
+        nodes.pause(flights.namespace, "flights-worker-1")
+
+    flights.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
+    flights.wait_for("the first worker is going", lambda: {"DrainStarted", "WorkerRestarting"} & set(flights.events()))
+
+    def go_on() -> None:
+        flights.clings.unlink(missing_ok=True)
+        nodes.resume(flights.namespace, "flights-worker-1")
+
+    restart_while_away(operator, go_on)
+    flights.wait_for("every pod is another one", lambda: flights.pods().keys() == pods.keys()
+                     and not set(flights.pods().values()) & set(pods.values()))  # fmt: skip
+    flights.wait_ready(2)
+
+    assert flights.claims() == claims
+    assert created_pods(flights) == {"flights-worker-0": 2, "flights-worker-1": 2}
+    said_when_going = "DrainStarted" if rollout == "Drain" else "WorkerRestarting"
+    assert flights.events().count(said_when_going) == 2
+    assert set(gains(flights).values()) == {1}
+    moves = operator.group(flights.namespace, flights.name).moves
+    assert len(moves) <= 2 * PARTITIONS  # the half of each worker goes, and comes back
+
+
+def tasks_of(flights: Flights, pod: str) -> list[str]:
+    """What the worker holds, as it has said last."""
+    held = [each.words for each in said(flights, pod) if each.what == "holds"]
+    return held[-1] if held else []
+
+
+def created_pods(flights: Flights) -> Counter[str]:
+    """How often a pod of each name was created."""
+    created = {"resource": "pods", "namespace": flights.namespace}
+    return Counter(
+        event["requestObject"]["metadata"]["name"]
+        for event in flights.kubernetes.audit_events()
+        if event["verb"] == "create" and event["responseStatus"]["code"] == 201
+        and event["objectRef"].items() >= created.items() and "subresource" not in event["objectRef"]
+    )  # fmt: skip
+
+
 def restart_while_away(operator: Operator, meanwhile: Any) -> None:
+    """SIGKILL, and another one. It need not wait for the Lease of the dead one to run out: nobody renews it."""
+    client = operator.kubernetes.client
     operator.kill()
+    client.patch(f"{paths.leases(operator.lease_namespace)}/sluice-operator", {"spec": {"holderIdentity": ""}})
     meanwhile()
     operator.start()
-    operator.kubernetes.client.wait_for("it leads again", operator.leads, SECONDS)
+    client.wait_for("it leads again", operator.leads, SECONDS)

@@ -147,22 +147,6 @@ def test_a_drain_is_taken_back_half_way(flights: Flights):
     assert "DrainCancelled" in flights.events()
 
 
-def test_an_operator_that_dies_during_a_scale_in_finishes_it_when_it_is_back(flights: Flights, operator: Operator):
-    flights.apply(replicas=2)
-    flights.wait_ready(2)
-    pods = flights.pods()
-    flights.clings.touch()
-    flights.scale(1)
-    flights.wait_condition("Draining", "True", "HandingOver")
-
-    operator.kill()
-    flights.clings.unlink()
-    operator.start()
-    flights.wait_ready(1)
-
-    assert flights.pods() == {"flights-worker-0": pods["flights-worker-0"]}
-
-
 def test_a_paused_application_is_looked_at_and_left_alone(flights: Flights):
     flights.apply(replicas=1)
     flights.wait_ready(1)
