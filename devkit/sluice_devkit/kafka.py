@@ -18,7 +18,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Self, TextIO
@@ -87,6 +87,15 @@ class _Broker:
         return self.directory / "data"
 
 
+@dataclass(frozen=True, slots=True)
+class ServerCertificate:
+    """What brokers show to clients: a certificate for 127.0.0.1, its key, and the authority that signed it (PEM)."""
+
+    ca: str
+    certificate: str
+    key: str = field(repr=False)
+
+
 class KafkaCluster:
     """One broker or three. Use it as a context manager, or call start and stop.
 
@@ -95,7 +104,8 @@ class KafkaCluster:
     same directory finds them. `port` is the first of consecutive ports; without it free ones are chosen.
 
     With `users` (passwords by name) clients have to log in (SASL/PLAIN, `login`), and an authorizer is on. The first
-    user is the brokers' own, and may do everything; the others may do what ACLs allow them.
+    user is the brokers' own, and may do everything; the others may do what ACLs allow them. With a `certificate` they
+    have to speak TLS.
     """
 
     def __init__(
@@ -106,6 +116,7 @@ class KafkaCluster:
         properties: Mapping[str, str] | None = None,
         *,
         users: Mapping[str, str] | None = None,
+        certificate: ServerCertificate | None = None,
         port: int | None = None,
         jvm_options: Sequence[str] = FAST_START,
         java: Java | None = None,
@@ -117,7 +128,14 @@ class KafkaCluster:
         self._directory = directory or Path(tempfile.gettempdir(), f"sluice-kafka-{uuid.uuid4().hex[:12]}")
         self._racks = racks
         self._users = dict(users or {})
-        self._properties = {**_authorization(self._users), **(properties or {})}
+        self._certificate = certificate
+        self._protocol = f"{'SASL_' if users else ''}{'SSL' if certificate else 'PLAINTEXT'}"
+        self._properties = {
+            "listener.security.protocol.map": f"PLAINTEXT:{self._protocol},CONTROLLER:PLAINTEXT",
+            **_authorization(self._users),
+            **_encryption(certificate),
+            **(properties or {}),
+        }
         self._port = port
         self._jvm_options = tuple(jvm_options)
         self._java = java
@@ -136,10 +154,11 @@ class KafkaCluster:
     def login(self, user: str) -> dict[str, str]:
         """What a client of that user adds to its settings, in librdkafka's words."""
         return {
-            "security.protocol": "SASL_PLAINTEXT",
+            "security.protocol": self._protocol,
             "sasl.mechanism": "PLAIN",
             "sasl.username": user,
             "sasl.password": self._users[user],
+            **({"ssl.ca.pem": self._certificate.ca} if self._certificate is not None else {}),
         }
 
     def process(self, node: int) -> subprocess.Popen[bytes]:
@@ -257,7 +276,7 @@ class KafkaCluster:
             broker.directory.mkdir(parents=True, exist_ok=True)
             broker.logging_file.write_text(_LOGGING)
             properties = broker_properties(broker, self._brokers) | self._properties
-            broker.properties_file.write_text("".join(f"{key}={value}\n" for key, value in properties.items()))
+            broker.properties_file.write_text("".join(_property(*each) for each in properties.items()))
         unformatted = [broker for broker in self._brokers if not (broker.data / "meta.properties").exists()]
         cluster_id = self._cluster_id()
         arguments = ("format", "--cluster-id", cluster_id, "--ignore-formatted", "--config")
@@ -306,7 +325,6 @@ def broker_properties(broker: _Broker, cluster: Sequence[_Broker]) -> dict[str, 
         "controller.quorum.voters": ",".join(f"{each.node}@127.0.0.1:{each.controller_port}" for each in cluster),
         "controller.listener.names": "CONTROLLER",
         "listeners": f"PLAINTEXT://127.0.0.1:{broker.port},CONTROLLER://127.0.0.1:{broker.controller_port}",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
         "log.dirs": str(broker.data),
         "auto.create.topics.enable": "false",
         "default.replication.factor": replicas,
@@ -340,7 +358,6 @@ def _authorization(users: Mapping[str, str]) -> dict[str, str]:
     known = " ".join(f'user_{name}="{password}"' for name, password in users.items())
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     return {
-        "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:PLAINTEXT",
         "inter.broker.listener.name": "PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
         "sasl.mechanism.inter.broker.protocol": "PLAIN",
@@ -350,6 +367,25 @@ def _authorization(users: Mapping[str, str]) -> dict[str, str]:
         "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
         "super.users": f"User:{own};User:ANONYMOUS",
     }
+
+
+def _encryption(certificate: ServerCertificate | None) -> dict[str, str]:
+    """What brokers need, so that clients and other brokers reach them by TLS."""
+    if certificate is None:
+        return {}
+    return {
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": certificate.certificate,
+        "ssl.keystore.key": certificate.key,
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.certificates": certificate.ca,
+    }
+
+
+def _property(key: str, value: str) -> str:
+    """A line of a properties file; a value of several lines is written on one."""
+    lines = "\\n".join(value.splitlines())
+    return f"{key}={lines}\n"
 
 
 def _await_started(broker: _Broker, process: subprocess.Popen[bytes], log_start: int, deadline: float) -> None:

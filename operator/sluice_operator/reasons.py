@@ -93,7 +93,7 @@ class Reason(Enum):
         "Correct spec.kafka.bootstrapServers, or see to the brokers and to the network.",
     )  # fmt: skip
     KAFKA_REFUSED = (
-        "KafkaReachable", "Kafka answers, and refuses the credentials or the right to use it.",
+        "KafkaReachable", "Kafka answers, and refuses the credentials or the right to use it, or TLS with it fails.",
         "Correct spec.kafka.config and the Secret of spec.kafka.secretRef, or give the user its rights.",
     )  # fmt: skip
 

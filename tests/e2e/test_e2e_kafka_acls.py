@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from broker_certificate import a_certificate
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import (
     AclBinding,
@@ -227,8 +228,9 @@ _ANY_ACL = AclBindingFilter(
 
 @pytest.fixture(scope="module")
 def guarded() -> Iterator[KafkaCluster]:
-    """A broker with an authorizer."""
-    with KafkaCluster(users={"admin": uuid.uuid4().hex, USER: uuid.uuid4().hex}) as cluster:
+    """A broker with an authorizer, by TLS."""
+    users = {"admin": uuid.uuid4().hex, USER: uuid.uuid4().hex}
+    with KafkaCluster(users=users, certificate=a_certificate()) as cluster:
         yield cluster
 
 

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from broker_certificate import a_certificate
 from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
 from operator_process import Operator
 from streams_app_flights import PARTITIONS, Flights
 
@@ -28,7 +30,7 @@ from sluice_protocol.ids import dead_letter_topic
 pytestmark = [pytest.mark.kafka, pytest.mark.kubernetes]
 
 PLANTED = "a-secret-that-nobody-should-see"
-LOGIN = {"security.protocol": "SASL_PLAINTEXT", "sasl.mechanism": "PLAIN", "sasl.username": "flights"}
+LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "flights"}
 
 
 def topics_of(admin: Any) -> set[str]:
@@ -48,10 +50,10 @@ def operator(kubernetes: Any, tmp_path_factory: pytest.TempPathFactory) -> Itera
         yield running
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def guarded_kafka() -> Iterator[KafkaCluster]:
-    """A broker to which one has to log in."""
-    with KafkaCluster(users={LOGIN["sasl.username"]: PLANTED}) as cluster:
+    """A broker to which one has to log in, by TLS."""
+    with KafkaCluster(users={LOGIN["sasl.username"]: PLANTED}, certificate=a_certificate()) as cluster:
         yield cluster
 
 
@@ -395,18 +397,33 @@ def test_a_secret_that_is_not_there_is_named_and_a_changed_one_replaces_the_work
     assert PLANTED not in json.dumps(flights.kubernetes.client.get(flights.path))
 
 
-def test_refused_credentials_are_named_and_mended_in_the_secret(flights: Flights, guarded_kafka: KafkaCluster):
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [({"password": "wrong"}, "refuses the credentials"), ({"ca.crt": a_certificate().ca}, "ssl.ca.pem")],
+    ids=["password", "ca"],
+)
+def test_a_login_and_a_ca_that_do_not_fit_are_named_and_mended_in_the_secret(
+    flights: Flights, operator: Operator, guarded_kafka: KafkaCluster, wrong: dict[str, str], words: str
+):
+    login = guarded_kafka.login(LOGIN["sasl.username"])
+    admin = AdminClient({"bootstrap.servers": guarded_kafka.bootstrap_servers, "log_level": 0, **login})
+    admin.create_topics([NewTopic(flights.topic, PARTITIONS)])[flights.topic].result(30)
     secrets = f"/api/v1/namespaces/{flights.namespace}/secrets"
-    flights.kubernetes.client.create(secrets, {"metadata": {"name": "kafka"}, "stringData": {"password": "wrong"}})
-    reference = {"name": "kafka", "settings": {"sasl.password": "password"}}
-    kafka = {"bootstrapServers": guarded_kafka.bootstrap_servers, "config": LOGIN, "secretRef": reference}
+    right = {"password": login["sasl.password"], "ca.crt": login["ssl.ca.pem"]}
+    flights.kubernetes.client.create(secrets, {"metadata": {"name": "kafka"}, "stringData": {**right, **wrong}})
+    reference = {"name": "kafka", "settings": {"sasl.password": "password", "ssl.ca.pem": "ca.crt"}}
 
-    flights.apply(replicas=1, kafka=kafka)
+    servers = guarded_kafka.bootstrap_servers
+    flights.apply(replicas=1, kafka={"bootstrapServers": servers, "config": LOGIN, "secretRef": reference})
     message = flights.wait_condition("KafkaReachable", "False", "KafkaRefused")
-    assert "wrong" not in message
+    assert words in message
+    assert not any(value in message for value in wrong.values())
+    assert operator.probe("/healthz")[0] == 200
 
-    flights.kubernetes.client.patch(f"{secrets}/kafka", {"stringData": {"password": PLANTED}})
+    flights.kubernetes.client.patch(f"{secrets}/kafka", {"stringData": right})
     flights.wait_condition("KafkaReachable", "True", "KafkaAnswers")
+    flights.wait_for("a worker has what fits", lambda: flights.launch()["kafkaConfig"].items() >= login.items())
+    flights.wait_ready(1)
 
 
 def test_a_worker_tells_its_zone_and_its_tags(flights: Flights, nodes: NodeAgent):

@@ -187,8 +187,16 @@ class TopicAdmin:
             raise KafkaRefusedError(f"{what}: {kafka_error.str()} ({kafka_error.name()})") from None
 
     def _unreachable(self, reason: str) -> KafkaUnreachableError | KafkaRefusedError:
-        """Name what the connection itself says, if it says anything: a time-out alone tells nobody what to mend."""
-        said, where = self._connection.last_error(), self._connection.bootstrap_servers
-        if said is not None and said.code() in _REFUSED:
-            return KafkaRefusedError(f"Kafka at {where} refuses the credentials: {said.str()}")
-        return KafkaUnreachableError(f"Kafka at {where} does not answer: {reason if said is None else said.str()}")
+        return unreachable(self._connection.bootstrap_servers, self._connection.last_error(), reason)
+
+
+def unreachable(where: str, said: KafkaError | None, reason: str) -> KafkaUnreachableError | KafkaRefusedError:
+    """Name what the connection itself has said, if anything: a time-out alone tells nobody what to mend."""
+    if said is None:
+        return KafkaUnreachableError(f"Kafka at {where} does not answer: {reason}")
+    if said.code() in _REFUSED:
+        return KafkaRefusedError(f"Kafka at {where} refuses the credentials: {said.str()}")
+    if said.code() == KafkaError._SSL:  # librdkafka itself asks for a file, which an operator must not read
+        hint = "the certificate of a private CA belongs, as text, into ssl.ca.pem"
+        return KafkaRefusedError(f"TLS with Kafka at {where} fails ({hint}): {said.str()}")
+    return KafkaUnreachableError(f"Kafka at {where} does not answer: {said.str()}")
