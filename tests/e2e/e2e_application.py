@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import threading
@@ -17,7 +18,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from sluice_assignor import AssignmentConfig
 from sluice_cli.local import LocalApplication, LocalSettings
 from sluice_cli.local.backoff import Backoff
-from sluice_devkit.offsets import CommitWitness
+from sluice_devkit.offsets import CommitWitness, OffsetCommit, OffsetWatch
 from sluice_pipeline.offsets import Offsets
 from sluice_protocol.heartbeat import Role
 from sluice_protocol.ids import TaskId
@@ -123,8 +124,15 @@ class Shop:
     def wait_processed(self, topic: str = "orders") -> None:
         """Until the group has committed the end of its source topic."""
         offsets = Offsets(self.servers, {}, self.application_id)
-        partitions = [(self.topics.name(topic), partition) for partition in range(PARTITIONS)]
+        partitions = self._partitions(topic)
         self.wait_until(lambda: offsets.committed(partitions) == offsets.log_ends(partitions))
+
+    def watch(self) -> OffsetWatch:
+        """How far the group's offsets of the orders have got, and when."""
+        return OffsetWatch(self.servers, self.application_id, self._partitions("orders"))
+
+    def _partitions(self, topic: str) -> list[tuple[str, int]]:
+        return [(self.topics.name(topic), partition) for partition in range(PARTITIONS)]
 
     def wait_until(self, holds: Callable[[], bool]) -> None:
         deadline = time.monotonic() + SECONDS
@@ -158,15 +166,33 @@ class Shop:
 
     def owners(self) -> dict[int, list[str]]:
         """Per partition of the orders who committed offsets of it, one after another; checks single ownership."""
+        found: dict[int, list[str]] = {}
+        for commit in self._commits():
+            owners = found.setdefault(commit.partition, [])
+            if not owners or owners[-1] != worker_of(commit):
+                owners.append(worker_of(commit))
+        return found
+
+    def longest_silences(self, since: float) -> dict[str, float]:
+        """For how many seconds each worker committed nothing at all, at most, between two commits after that moment."""
+        moments: dict[str, list[float]] = {}
+        for commit in self._commits():
+            if commit.timestamp_ms >= since * 1000:
+                moments.setdefault(worker_of(commit), []).append(commit.timestamp_ms / 1000)
+        return {
+            worker: max(later - earlier for earlier, later in itertools.pairwise(sorted(seen)))
+            for worker, seen in moments.items()
+        }
+
+    def _commits(self) -> tuple[OffsetCommit, ...]:
         with CommitWitness(self.servers, self.application_id) as witness:
             assert [str(violation) for violation in witness.check()] == []
-            found: dict[int, list[str]] = {}
-            for commit in witness.commits():
-                worker = commit.metadata.partition("@")[0]
-                owners = found.setdefault(commit.partition, [])
-                if not owners or owners[-1] != worker:
-                    owners.append(worker)
-            return found
+            return witness.commits()
+
+
+def worker_of(commit: OffsetCommit) -> str:
+    """Who committed."""
+    return commit.metadata.partition("@")[0]
 
 
 def holders(group: GroupView) -> dict[TaskId, str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from e2e_application import Shop
+from e2e_application import SECONDS, Shop
 from operator_process import Operator
 from streams_app import StreamsApp
 
@@ -115,11 +116,16 @@ def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp
     shop.order_many(5_000, USERS)
     before, claims = app.pods(), app.claims()
 
-    with shop.steady_orders(rate=500, users=USERS):
+    with shop.steady_orders(rate=500, users=USERS), shop.watch() as watch:
+        assert watch.wait_for_advance(time.time(), SECONDS)
+        began = time.time()
         app.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
         app.wait_for("every pod is another one", lambda: app.pods().keys() == before.keys()
                      and not set(app.pods().values()) & set(before.values()))  # fmt: skip
         app.wait_ready(2)
+        over = time.time()
+        assert watch.wait_for_advance(over, SECONDS)
+        stood_still = watch.stand_stills(began, over)
 
     check(shop)
     assert app.claims() == claims
@@ -127,6 +133,11 @@ def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp
     moves = [move for move in operator.group(app.namespace, app.name).moves if move.source is not None]
     assert moves
     assert [move for move in moves if not move.planned or move.lag > ACCEPTABLE_LAG] == []
+    pauses, silences = sorted(still.seconds for still in stood_still.values()), shop.longest_silences(began)
+    print(f"rolling update of {over - began:.0f} s, {len(moves)} hand-overs of at most "
+          f"{max(move.pause_ms for move in moves)} ms: partitions stood still for {pauses[0]:.2f} to "
+          f"{pauses[-1]:.2f} s, workers were silent for {min(silences.values()):.1f} s or more")  # fmt: skip
+    assert pauses[-1] < min(silences.values()), "a task waited until its worker was replaced"
 
 
 def warms_up(app: StreamsApp) -> bool:
