@@ -41,17 +41,28 @@ class Fact:
 
 
 def conditions(observed: Observed) -> tuple[Condition, ...]:
-    """All of them. The time of a transition is kept for as long as the status stays the same."""
+    """All of them. The time of a transition is kept for as long as the status stays the same.
+
+    What was true stays so while a coordinator that has just begun has not heard of it yet.
+    """
     before = {condition.type: condition for condition in observed.app.conditions}
     now = observed.now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     found = []
     for kind, judge in JUDGES.items():
         fact = judge(observed)
         former = before.get(kind)
+        if former is not None and former.status == Truth.TRUE.value and _is_unheard(fact, observed):
+            found.append(former)
+            continue
         is_same = former is not None and former.status == fact.truth.value
         since = former.last_transition_time if former is not None and is_same else now
         found.append(Condition(kind, fact.truth.value, fact.reason.word, fact.message, since, observed.app.generation))
     return tuple(found)
+
+
+def _is_unheard(fact: Fact, observed: Observed) -> bool:
+    """Is it said only because workers and Kafka have not told the new coordinator anything else yet?"""
+    return observed.group is not None and observed.group.state == "adopting" and fact.reason in _UNHEARD
 
 
 def ready(observed: Observed) -> Fact:
@@ -159,6 +170,8 @@ JUDGES: dict[str, Callable[[Observed], Fact]] = {
     "Paused": paused,
 }
 """Every condition, in the order in which it is shown."""
+
+_UNHEARD = (Reason.NOT_ANSWERED_YET, Reason.NO_WORKER_YET, Reason.TASKS_NOT_RUNNING)
 
 _KAFKA_REASONS = {
     StatusCode.KAFKA_UNREACHABLE: Reason.KAFKA_UNREACHABLE,

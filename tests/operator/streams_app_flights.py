@@ -96,6 +96,12 @@ class Flights:
                 return condition["status"], condition["reason"], condition["message"]
         return "", "", ""
 
+    def since(self, kind: str) -> str:
+        """When the condition turned to what it is."""
+        app = self.kubernetes.client.get(self.path)
+        (time,) = (each["lastTransitionTime"] for each in app["status"]["conditions"] if each["type"] == kind)
+        return str(time)
+
     def wait_ready(self, workers: int) -> None:
         def is_ready() -> bool:
             status = self.kubernetes.client.get(self.path).get("status", {})

@@ -19,8 +19,9 @@ from operator_builders import (
 
 from sluice_operator.conditions import JUDGES, conditions
 from sluice_operator.nodes import Standing
-from sluice_operator.observed import UNSCHEDULABLE, Membership, Observed, Phase, Problem, Trouble
+from sluice_operator.observed import UNSCHEDULABLE, App, Membership, Observed, Phase, Problem, Trouble
 from sluice_operator.reasons import Reason
+from sluice_operator.spec.model import Condition
 from sluice_operator.status import Event, events_of, status_of
 from sluice_protocol.heartbeat import FailedTask, StatusCode
 from sluice_protocol.ids import TaskId
@@ -79,6 +80,38 @@ def said(seen: Observed, kind: str) -> tuple[str, str]:
 )
 def test_ready_says_what_stands_in_its_way(seen: Observed, expected: tuple[str, str]):
     assert said(seen, "Ready") == expected
+
+
+def begun(**changes: Any) -> Observed:
+    """What the coordinator of a new leader knows before Kafka and the workers have told it anything."""
+    unheard = replace(a_group(state="adopting"), topology=None)
+    return replace(observed(pods=PODS, group=unheard), **{"reaches_kafka": False, **changes})
+
+
+def after(known: tuple[Condition, ...]) -> App:
+    """An application of which that was said last."""
+    return an_app(status={"conditions": to_json(known)})
+
+
+def test_what_was_true_stays_true_until_a_new_coordinator_has_heard_of_it():
+    known = conditions(running())
+
+    now = conditions(begun(app=after(known)))
+
+    assert [was.type for was, is_now in zip(known, now, strict=True) if was != is_now] == ["Rebalancing"]
+    assert [event.reason for event in events_of(known, now)] == ["Adopting"]
+
+
+@pytest.mark.parametrize(
+    ("seen", "expected"),
+    [
+        (begun(group=a_group(state="adopting", code=StatusCode.KAFKA_UNREACHABLE)), ("False", "KafkaUnreachable")),
+        (begun(refusal="exceeded quota", reaches_kafka=True), ("False", "PodsRefused")),
+        (replace(begun(), group=a_group(state="empty"), reaches_kafka=True), ("False", "NoWorkerYet")),
+    ],
+)
+def test_what_a_new_coordinator_has_heard_is_said_at_once(seen: Observed, expected: tuple[str, str]):
+    assert said(replace(seen, app=after(conditions(running()))), "Ready") == expected
 
 
 @pytest.mark.parametrize(

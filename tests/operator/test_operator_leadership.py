@@ -339,7 +339,7 @@ def test_a_drain_that_is_taken_back_while_no_operator_is_there_moves_nothing(ope
     operator.start()
     flights.apply(replicas=2)
     flights.wait_ready(2)
-    pods, before = flights.pods(), gains(flights)
+    pods, before, ready = flights.pods(), gains(flights), flights.since("Ready")
     flights.clings.touch()
     flights.scale(1)
     flights.wait_condition("Draining", "True", "HandingOver")
@@ -351,6 +351,7 @@ def test_a_drain_that_is_taken_back_while_no_operator_is_there_moves_nothing(ope
 
     assert flights.pods() == pods
     assert gains(flights) == before
+    assert flights.since("Ready") == ready
 
 
 def test_a_pod_that_is_deleted_is_replaced_and_nothing_moves_twice(
