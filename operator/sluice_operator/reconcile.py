@@ -9,6 +9,7 @@ from datetime import datetime, timedelta
 from sluice_operator.conditions import all_run
 from sluice_operator.nodes import Standing
 from sluice_operator.observed import FINALIZER, Cleanup, Membership, Observed, Phase
+from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import StreamsAppSpec, StreamsAppStatus
 from sluice_operator.status import Event, events_of, status_of
 from sluice_operator.workers.actions import Action, DeleteTopics, LeaveTopics, ReportReturn
@@ -45,7 +46,8 @@ def plan(observed: Observed, coordinator: Coordinator) -> Plan:
     status = status_of(observed)
     actions = _actions(observed, coordinator)
     is_stable = observed.group is None or observed.group.state == "stable"
-    is_settled = is_stable and not actions and not _restarting(observed) and not _awaits_members(observed)
+    awaits_nobody = not (_restarting(observed) or _awaits_members(observed) or _awaits_secret(observed))
+    is_settled = is_stable and not actions and awaits_nobody
     return Plan(actions, status, events_of(observed.app.conditions, status.conditions), is_settled)
 
 
@@ -55,6 +57,12 @@ def _awaits_members(observed: Observed) -> bool:
         pod.phase is Phase.RUNNING and pod.standing is not Standing.LOST and pod.membership is not Membership.MEMBER
         for pod in observed.pods
     )
+
+
+def _awaits_secret(observed: Observed) -> bool:
+    """Is a Secret to be created or mended? The operator does not watch those."""
+    problem = observed.app.problem
+    return problem is not None and problem.reason in (Reason.SECRET_NOT_FOUND, Reason.SECRET_KEY_MISSING)
 
 
 def _actions(observed: Observed, coordinator: Coordinator) -> tuple[Action | AddFinalizer | RemoveFinalizer, ...]:

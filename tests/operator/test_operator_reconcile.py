@@ -129,6 +129,16 @@ def test_a_settled_application_needs_no_early_look():
     assert not plan(observed(app, starting, a_group()), COORDINATOR).is_settled
 
 
+@pytest.mark.parametrize(
+    ("reason", "is_settled"),
+    [(Reason.SECRET_NOT_FOUND, False), (Reason.SECRET_KEY_MISSING, False), (Reason.APPLICATION_ID_TAKEN, True)],
+)
+def test_a_secret_that_nobody_watches_needs_an_early_look(reason: Reason, is_settled: bool):
+    app = an_app(problem=Problem(reason, "…"))
+
+    assert plan(observed(app), COORDINATOR).is_settled is is_settled
+
+
 def ended(seen: Any) -> list[Any]:
     """What is done when Service and budget are gone already."""
     return actions(replace(seen, parts={}))

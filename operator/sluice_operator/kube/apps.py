@@ -41,7 +41,7 @@ from sluice_protocol.wire import to_json
 
 _BUSY_SECONDS = 0.5
 _QUIET_SECONDS = 3.0
-"""Between looks at something that is not settled, and does not move either: its Kafka is away, its topic is missing."""
+"""Between looks at something that is not settled, and does not move either: Kafka, a topic or a Secret is missing."""
 _IDLE_SECONDS = 15.0
 _PARTS_SECONDS = 60.0
 """How often it is looked whether Service and budget are there: nobody but people touches them."""
