@@ -125,7 +125,15 @@ class Shop:
         """Until the group has committed the end of its source topic."""
         offsets = Offsets(self.servers, {}, self.application_id)
         partitions = self._partitions(topic)
-        self.wait_until(lambda: offsets.committed(partitions) == offsets.log_ends(partitions))
+
+        def left() -> dict[int, int]:
+            committed, ends = offsets.committed(partitions), offsets.log_ends(partitions)
+            return {where[1]: ends[where] - (committed[where] or 0) for where in partitions}
+
+        try:
+            self.wait_until(lambda: not any(left().values()))
+        except AssertionError as error:
+            raise AssertionError(f"not processed, by partition: {left()}; committed by: {self.owners()}") from error
 
     def watch(self) -> OffsetWatch:
         """How far the group's offsets of the orders have got, and when."""
