@@ -10,8 +10,8 @@ from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.kubernetes.errors import KubernetesError
 from sluice_devkit.node_agent import Image, NodeAgent, of_this_machine
 from sluice_operator.kube import paths
+from sluice_operator.names import WORKER_LABEL
 from sluice_operator.spec.model import API_VERSION, KIND
-from sluice_operator.workers.names import WORKER_LABEL
 
 SECONDS = 180.0
 _LAST_WORDS = 3_000

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from datetime import UTC
 from enum import Enum
 
+from sluice_operator.names import REPLACE_ANNOTATION
 from sluice_operator.observed import UNSCHEDULABLE, Cleanup, Membership, Observed, Phase, Pod, Problem, Trouble
 from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import Condition
-from sluice_operator.workers.names import REPLACE_ANNOTATION
 from sluice_operator.workers.replacement import is_away
 from sluice_protocol.heartbeat import Role, StatusCode
 from sluice_protocol.launch import EXIT_NOT_ADMITTED

@@ -27,9 +27,10 @@ from sluice_coordinator.topics.admin import KafkaRefusedError
 from sluice_coordinator.topics.connections import AdminConnections, InvalidKafkaConfigError
 from sluice_operator import kafka_config
 from sluice_operator.certificates import CertificatesDamagedError, names_of
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
 from sluice_operator.kube.certificates import ServingCertificates
-from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.kube.client import Kube
 from sluice_operator.kube.elector import Elector
 from sluice_operator.kube.memory import RaiseEpoch, StreamsAppMemory, recorded
 from sluice_operator.kube.tokens import TokenAdmission

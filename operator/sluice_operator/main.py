@@ -17,14 +17,15 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from sluice_operator.apps.loops import Apps
+from sluice_operator.apps.watches import watch, watched_paths
 from sluice_operator.certificates import CertificatesDamagedError
 from sluice_operator.coordination import Coordination, CoordinationSettings, Key
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.apps import Apps
 from sluice_operator.kube.calls import ApiCalls
-from sluice_operator.kube.client import Kube, KubeError, login
+from sluice_operator.kube.client import Kube, login
 from sluice_operator.kube.elector import Elector, LeaseSettings
-from sluice_operator.kube.watches import watch, watched_paths
 from sluice_operator.metrics import OperatorMetrics
 from sluice_operator.probes import Probes
 from sluice_operator.pulse import Pulse

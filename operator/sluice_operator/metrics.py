@@ -9,7 +9,7 @@ from datetime import datetime
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
-from sluice_operator.kube.client import ConflictError, KubeError
+from sluice_operator.errors import ConflictError, KubeError
 
 _SECONDS = (0.005, 0.025, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 

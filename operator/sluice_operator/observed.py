@@ -9,10 +9,7 @@ from datetime import datetime
 from enum import Enum
 from typing import Any
 
-from sluice_operator.nodes import Node, Standing, standing
-from sluice_operator.reasons import Reason
-from sluice_operator.spec.model import Condition, Footprint, StreamsAppSpec
-from sluice_operator.workers.names import (
+from sluice_operator.names import (
     REPLACE_ANNOTATION,
     REVISION_ANNOTATION,
     WORKER_CONTAINER,
@@ -20,7 +17,10 @@ from sluice_operator.workers.names import (
     claim_name,
     pod_name,
 )
-from sluice_operator.workers.template import forbidden
+from sluice_operator.nodes import Node, Standing, standing
+from sluice_operator.reasons import Reason
+from sluice_operator.spec.model import Condition, Footprint, StreamsAppSpec
+from sluice_operator.spec.template import forbidden
 from sluice_protocol.ids import worker_name, worker_slot
 from sluice_protocol.view import GroupView, MemberView
 from sluice_protocol.wire import MalformedMessageError, from_json

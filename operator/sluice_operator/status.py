@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sluice_coordinator.topics.plan import internal_topics
 from sluice_operator.conditions import Truth, conditions
+from sluice_operator.names import selector
 from sluice_operator.observed import App, Membership, Observed
 from sluice_operator.spec.model import Condition, StreamsAppStatus, SubtopologyStatus, WarmupStatus
 from sluice_operator.workers.actions import (
@@ -22,7 +23,6 @@ from sluice_operator.workers.actions import (
     RestartPod,
     Undrain,
 )
-from sluice_operator.workers.names import selector
 from sluice_protocol.heartbeat import Role
 from sluice_protocol.ids import worker_name
 from sluice_protocol.view import GroupView

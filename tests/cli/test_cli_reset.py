@@ -23,8 +23,8 @@ from sluice_cli.reset.positions import Aim, Log
 from sluice_cli.running.directory import RunDirectory, RunFile
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_operator.kube import paths
+from sluice_operator.names import claim_name, labels
 from sluice_operator.spec.model import API_VERSION, KIND
-from sluice_operator.workers.names import claim_name, labels
 from sluice_protocol.ids import changelog_topic, dead_letter_topic, transactional_id
 
 PIPELINE = """

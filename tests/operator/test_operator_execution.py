@@ -13,10 +13,11 @@ from operator_coordination import coordinating
 
 from sluice_coordinator.group import events
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
+from sluice_operator.apps.execution import Execution, Progress
 from sluice_operator.coordination import Coordination
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, KubeError
-from sluice_operator.kube.execution import Execution, Progress
+from sluice_operator.kube.client import Kube
 from sluice_operator.observed import App, Cleanup, Membership, membership, read_app
 from sluice_operator.spec.model import API_VERSION, KIND
 from sluice_operator.workers.actions import DeletePod, DeleteTopics

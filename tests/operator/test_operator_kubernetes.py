@@ -14,10 +14,11 @@ from operator_builders import a_manifest
 from sluice_coordinator.admission import ProblemError
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.kubernetes.errors import ApiError
+from sluice_operator.apps.event_log import EventLog
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.kube.client import Kube
 from sluice_operator.kube.elector import Elector, LeaseSettings, LostError
-from sluice_operator.kube.event_log import EventLog
 from sluice_operator.kube.nodes import Nodes
 from sluice_operator.kube.tokens import PodCaller, TokenAdmission
 from sluice_operator.nodes import read_node

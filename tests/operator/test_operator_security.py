@@ -20,7 +20,7 @@ from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_devkit.node_agent import NodeAgent
 from sluice_devkit.process_guard import ProcessGuard
 from sluice_operator.kube import paths
-from sluice_operator.workers.names import TOKEN_AUDIENCE
+from sluice_operator.names import TOKEN_AUDIENCE
 from sluice_protocol.heartbeat import PATH, HeartbeatRequest
 from sluice_protocol.ids import JOIN
 from sluice_protocol.route import Route

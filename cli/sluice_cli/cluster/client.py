@@ -9,9 +9,10 @@ from typing import Any
 
 from sluice_cli.cluster.kubeconfig import Context
 from sluice_cli.errors import CommandError, MistakeError, NothingRunsError
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, KubeError
-from sluice_operator.workers.names import selector
+from sluice_operator.kube.client import Kube
+from sluice_operator.names import selector
 
 CALL_SECONDS = 10.0
 

@@ -1,1 +1,1 @@
-"""Everything that talks to the Kubernetes API: client, elector, watches, the loop of each application."""
+"""Everything that talks to the Kubernetes API: client, elector, certificates, tokens, memory."""

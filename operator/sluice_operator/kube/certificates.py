@@ -21,8 +21,9 @@ from sluice_operator.certificates import (
     renew,
     to_data,
 )
+from sluice_operator.errors import ConflictError, KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import ConflictError, Json, Kube, KubeError
+from sluice_operator.kube.client import Json, Kube
 
 _ATTEMPTS = 5
 

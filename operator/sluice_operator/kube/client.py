@@ -16,6 +16,8 @@ from typing import Any, Self
 import aiohttp
 import kopf
 
+from sluice_operator.errors import ConflictError, KubeError
+
 Json = dict[str, Any]
 Login = Callable[[], kopf.ConnectionInfo]
 
@@ -26,19 +28,6 @@ _CREDENTIAL_SECONDS = 60.0
 """Tokens of service accounts are renewed in their file."""
 _ATTEMPTS = 3
 _RETRY_SECONDS = 0.2
-
-
-class KubeError(OSError):
-    """The API refused a call, or could not be reached (status 0)."""
-
-    def __init__(self, status: int, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.status = status
-        self.reason = reason
-
-
-class ConflictError(KubeError):
-    """Somebody else has written since the object was read."""
 
 
 def login() -> kopf.ConnectionInfo:

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Json, Kube, KubeError
+from sluice_operator.kube.client import Json, Kube
 
 EPOCH_ANNOTATION = "sluice.dev/leader-epoch"
 COORDINATOR_ANNOTATION = "sluice.dev/coordinator"

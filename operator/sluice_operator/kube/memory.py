@@ -10,8 +10,9 @@ import asyncio
 from collections.abc import Callable
 
 from sluice_coordinator.group import Recorded
+from sluice_operator.errors import ConflictError, KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import ConflictError, Kube, KubeError
+from sluice_operator.kube.client import Kube
 from sluice_operator.observed import App, read_app
 
 _WRITE_SECONDS = 15.0

@@ -10,8 +10,9 @@ import logging
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Kube, KubeError
+from sluice_operator.kube.client import Kube
 from sluice_operator.nodes import Node, read_node
 
 _RETRY_SECONDS = 2.0

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from sluice_coordinator.admission import Caller, ProblemError
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Json, Kube, KubeError
+from sluice_operator.kube.client import Json, Kube
+from sluice_operator.names import TOKEN_AUDIENCE, pod_name
 from sluice_operator.spec.model import GROUP, PLURAL
-from sluice_operator.workers.names import TOKEN_AUDIENCE, pod_name
 from sluice_protocol.ids import worker_slot
 
 _REMEMBERED_SECONDS = 50.0

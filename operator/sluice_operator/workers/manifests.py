@@ -8,8 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sluice_operator.spec.model import API_VERSION, KIND, SecretRef, StreamsAppSpec
-from sluice_operator.workers.names import (
+from sluice_operator.names import (
     APP_LABEL,
     REVISION_ANNOTATION,
     TOKEN_AUDIENCE,
@@ -19,6 +18,7 @@ from sluice_operator.workers.names import (
     pod_name,
     service_name,
 )
+from sluice_operator.spec.model import API_VERSION, KIND, SecretRef, StreamsAppSpec
 from sluice_protocol.ids import worker_name
 from sluice_protocol.launch import (
     COORDINATOR_CA_VARIABLE,

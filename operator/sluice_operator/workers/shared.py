@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from sluice_operator.names import APP_LABEL, app_labels, budget_name, service_name
 from sluice_operator.observed import Part
 from sluice_operator.workers.manifests import owner_reference
-from sluice_operator.workers.names import APP_LABEL, app_labels, budget_name, service_name
 
 Json = dict[str, Any]
 

@@ -9,11 +9,11 @@ from typing import Any
 import aiohttp
 import kopf
 
-from sluice_operator.kube.apps import Apps
+from sluice_operator.apps.loops import Apps
 from sluice_operator.kube.calls import ApiCalls
 from sluice_operator.kube.client import login
+from sluice_operator.names import APP_LABEL
 from sluice_operator.spec.model import API_VERSION, GROUP, PLURAL, VERSION
-from sluice_operator.workers.names import APP_LABEL
 
 _CALL_SECONDS = 30.0
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from sluice_operator.names import WORKER_CONTAINER
 from sluice_operator.spec.model import Template
-from sluice_operator.workers.names import WORKER_CONTAINER
 
 OWN_PREFIX = "sluice.dev/"
 OWN_VARIABLES = "SLUICE_"

@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 from sluice_coordinator.group import events as group_events
 from sluice_coordinator.topics.admin import KafkaRefusedError, KafkaUnreachableError
 from sluice_operator.coordination import Coordination
+from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Json, Kube, KubeError
+from sluice_operator.kube.client import Json, Kube
+from sluice_operator.names import claim_name, pod_name
 from sluice_operator.observed import App, Cleanup, Membership, Part, membership, read_app
 from sluice_operator.uniqueness import find_twin
 from sluice_operator.workers.actions import (
@@ -28,7 +30,6 @@ from sluice_operator.workers.actions import (
     Undrain,
 )
 from sluice_operator.workers.manifests import claim_manifest, pod_manifest
-from sluice_operator.workers.names import claim_name, pod_name
 from sluice_operator.workers.shared import part_manifest
 from sluice_protocol.ids import worker_name
 

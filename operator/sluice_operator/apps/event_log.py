@@ -11,9 +11,10 @@ import logging
 import time
 from datetime import UTC, datetime
 
+from sluice_operator.errors import KubeError
 from sluice_operator.event_limits import EventLimit
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import Json, Kube, KubeError
+from sluice_operator.kube.client import Json, Kube
 from sluice_operator.observed import App
 from sluice_operator.spec.model import API_VERSION, KIND
 from sluice_operator.status import Event

@@ -14,13 +14,15 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
+from sluice_operator.apps.event_log import EventLog
+from sluice_operator.apps.execution import Execution, Progress
 from sluice_operator.coordination import Coordination, Key
+from sluice_operator.errors import ConflictError, KubeError
 from sluice_operator.kube import paths
-from sluice_operator.kube.client import ConflictError, Kube, KubeError
-from sluice_operator.kube.event_log import EventLog
-from sluice_operator.kube.execution import Execution, Progress
+from sluice_operator.kube.client import Kube
 from sluice_operator.kube.nodes import Nodes
 from sluice_operator.metrics import OperatorMetrics
+from sluice_operator.names import selector
 from sluice_operator.observed import (
     FINALIZER,
     App,
@@ -36,7 +38,6 @@ from sluice_operator.reconcile import AddFinalizer, Plan, RemoveFinalizer, plan
 from sluice_operator.status import event_of
 from sluice_operator.uniqueness import find_elder
 from sluice_operator.workers.actions import Action
-from sluice_operator.workers.names import selector
 from sluice_protocol.wire import to_json
 
 _BUSY_SECONDS = 0.5
