@@ -30,7 +30,7 @@ def cancel_cycles(flow: Flow, nodes: int) -> None:
     passes = nodes - 2  # the first one only sets all distances to 0, and the last one only looks
     searched: dict[tuple[int, ...], Region] = {}
     touched: set[int] = set()
-    while True:
+    while not edges.are_exhausted():
         searched = {
             groups: searched[groups]
             if groups in searched and touched.isdisjoint(groups)
@@ -38,8 +38,7 @@ def cancel_cycles(flow: Flow, nodes: int) -> None:
             for groups in regions_of(flow)
         }
         cycle = _first_cycle(searched.values())
-        for task, worker in cycle:
-            edges.move(task, worker)
+        edges.move(cycle)
         if not cycle:
             return
         touched = {flow.group[task] for task, _ in cycle}

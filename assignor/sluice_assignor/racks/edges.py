@@ -39,11 +39,25 @@ class Edges:
                 if tasks_at[worker]:
                     self._refresh(group, worker)
 
-    def move(self, task: int, worker: int) -> None:
-        group, source = self.flow.group[task], self.flow.holder[task]
-        self.flow.move(task, worker)
-        self._refresh(group, source)
-        self._refresh(group, worker)
+    def move(self, cycle: Sequence[tuple[int, int]]) -> None:
+        """Let each task of a cycle go to its worker."""
+        changed = set()
+        for task, worker in cycle:
+            group = self.flow.group[task]
+            changed |= {(group, self.flow.holder[task]), (group, worker)}
+            self.flow.move(task, worker)
+        for group, worker in changed:
+            self._refresh(group, worker)
+
+    def are_exhausted(self) -> bool:
+        """Is it plain to see that no cycle is left? Between two workers without room a cycle is an exchange."""
+        if self.flow.workers != 2 or self.flow.group_count != 1 or any(self.flow.room[0]):
+            return False
+        return (self._way(0, 1) >> self.bits) + (self._way(1, 0) >> self.bits) >= 0
+
+    def _way(self, source: int, worker: int) -> int:
+        into_rack = self.into_rack[0][self.flow.costs.rack[worker]][source]
+        return min(into_rack, self.into_home[0][source].get(worker, NOWHERE))
 
     def tasks_nearer(self, group: int, worker: int, distance: int, than: int) -> Iterator[int]:
         """The tasks here that are nearer than that, if this place is at the distance."""
