@@ -35,7 +35,7 @@ log = logging.getLogger("sluice.coordinator")
 class Topics(Protocol):
     """What the driver asks of Kafka; all of it blocks."""
 
-    def check(self) -> None: ...
+    def check(self) -> str: ...
     def prepare(self, topology: TopologyDescription) -> tuple[int, ...] | Status: ...
     def end_offset_sums(self, changelogs: Mapping[TaskId, Sequence[str]]) -> dict[TaskId, int]: ...
     def racks(self, topics: Sequence[str]) -> Racks: ...
@@ -53,6 +53,10 @@ class Memory(Protocol):
     def raise_leader(self, above: int = 0) -> int: ...
     def footprint(self) -> Recorded: ...
     def record_footprint(self, footprint: Recorded) -> None: ...
+
+
+class FootprintRefusedError(Exception):
+    """The footprint may not be recorded for now: another application has this one's id on its Kafka."""
 
 
 class NoAnswerError(Exception):
@@ -221,6 +225,10 @@ class Driver:
                 except OSError as error:
                     log.error("what must outlive the coordinator can't be written: %s", error)  # noqa: TRY400
                     await asyncio.sleep(_RETRY_SECONDS)
+                except FootprintRefusedError as error:
+                    status = Status(StatusCode.APPLICATION_ID_TAKEN, str(error))
+                    self._tell_if_current(group, events.FootprintRefused(status))
+                    await asyncio.sleep(_RETRY_SECONDS)
                 else:
                     break
         self._tell_if_current(group, events.FootprintRecorded(footprint))
@@ -235,7 +243,7 @@ class Driver:
 
     async def _reaches_kafka(self) -> bool:
         try:
-            await in_thread(self._topics.check)
+            cluster_id = await in_thread(self._topics.check)
         except Exception as error:
             if self.has_reached_kafka or not self._group.statuses:
                 log.warning("%s", error)
@@ -245,7 +253,7 @@ class Driver:
             self.tell(events.KafkaLost(str(error), code))
             return False
         self.has_reached_kafka = True
-        self.tell(events.KafkaReached())
+        self.tell(events.KafkaReached(cluster_id))
         return True
 
     def _new_group(self, leader: int) -> Group:
@@ -275,6 +283,7 @@ class Driver:
     def _begin(self, group: Group) -> None:
         draining, held = self._group.draining, self._held or []
         self._group, self._held, self._moves_counted = group, None, 0
+        self._doubts_kafka.set()  # it has to hear which cluster answers
         for event in (*map(events.DrainRequested, draining), *held):
             self.tell(event)
         self._keep_time()

@@ -9,7 +9,10 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from sluice_coordinator.group import Recorded
 
@@ -41,24 +44,30 @@ class Records:
 
     def raise_leader(self, above: int = 0) -> int:
         """A leader epoch that nobody had before, and above this one."""
-        leader = max(self._read("leader", {"epoch": 0})["epoch"], above) + 1
+        leader: int = max(self._read("leader", {"epoch": 0})["epoch"], above) + 1
         self._write("leader", {"epoch": leader})
         return leader
 
     def footprint(self) -> Recorded:
         """Whatever may still be held by processes of the application."""
         fields = self._read("footprint", {"slots": 0, "subtopologies": 0})
-        return Recorded(fields["slots"], fields["subtopologies"])
+        return Recorded(fields["slots"], fields["subtopologies"], fields.get("clusterId"))
 
     def record_footprint(self, footprint: Recorded) -> None:
         """Durable when this returns."""
-        self._write("footprint", {"slots": footprint.slots, "subtopologies": footprint.subtopologies})
+        fields = {"slots": footprint.slots, "subtopologies": footprint.subtopologies, "clusterId": footprint.cluster_id}
+        self._write("footprint", fields)
+
+    def forget_cluster(self) -> None:
+        """Let the application run on another Kafka next time."""
+        self.record_footprint(replace(self.footprint(), cluster_id=None))
 
     def write_address(self, url: str) -> None:
         """Tell where this process listens."""
         self._write("coordinator", {"url": url, "pid": os.getpid()})
 
-    def _read(self, name: str, default: dict[str, int]) -> dict[str, int]:
+    def _read(self, name: str, default: dict[str, int]) -> dict[str, Any]:
+        """All fields; those of the default are there, and numbers."""
         path = self._directory / f"{name}.json"
         try:
             fields = json.loads(path.read_text())
@@ -66,13 +75,13 @@ class Records:
             return default
         except ValueError:
             fields = None
-        if not isinstance(fields, dict) or any(type(fields.get(key)) is not int for key in default):
+        if not isinstance(fields, dict) or not _is_sound(fields, default):
             raise RecordsDamagedError(
                 f"{path} is damaged; stop every worker of the application, then delete it and start again"
             )
         return fields
 
-    def _write(self, name: str, fields: dict[str, int] | dict[str, object]) -> None:
+    def _write(self, name: str, fields: Mapping[str, object]) -> None:
         path = self._directory / f"{name}.json"
         beside = path.with_suffix(".json.new")
         with beside.open("w") as file:
@@ -85,3 +94,7 @@ class Records:
             os.fsync(directory)
         finally:
             os.close(directory)
+
+
+def _is_sound(fields: Mapping[str, Any], default: Mapping[str, int]) -> bool:
+    return all(type(fields.get(key)) is int for key in default) and isinstance(fields.get("clusterId"), str | None)

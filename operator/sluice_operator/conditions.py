@@ -176,6 +176,7 @@ _UNHEARD = (Reason.NOT_ANSWERED_YET, Reason.NO_WORKER_YET, Reason.TASKS_NOT_RUNN
 _KAFKA_REASONS = {
     StatusCode.KAFKA_UNREACHABLE: Reason.KAFKA_UNREACHABLE,
     StatusCode.KAFKA_REFUSED: Reason.KAFKA_REFUSED,
+    StatusCode.KAFKA_CLUSTER_CHANGED: Reason.KAFKA_CLUSTER_CHANGED,
 }
 
 _IMAGE_TROUBLES = ("ErrImagePull", "ImagePullBackOff", "ErrImageNeverPull", "InvalidImageName")

@@ -10,7 +10,7 @@ import asyncio
 import logging
 import random
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -33,11 +33,13 @@ from sluice_operator.kube.certificates import ServingCertificates
 from sluice_operator.kube.client import Kube
 from sluice_operator.kube.elector import Elector
 from sluice_operator.kube.memory import RaiseEpoch, StreamsAppMemory, recorded
+from sluice_operator.kube.ownership import Ownership
 from sluice_operator.kube.tokens import TokenAdmission
 from sluice_operator.metrics import OperatorMetrics
-from sluice_operator.observed import App, Problem, read_app
+from sluice_operator.observed import App, Problem, read_app, refusal_of
 from sluice_operator.pulse import Pulse
 from sluice_operator.reasons import Reason
+from sluice_operator.uniqueness import find_twin
 from sluice_operator.workers.manifests import Coordinator
 from sluice_protocol.route import NotCoordinator
 from sluice_protocol.view import GroupView
@@ -58,19 +60,21 @@ Connect = Callable[[Callable[[], None] | None], Kube]
 
 @dataclass(frozen=True, slots=True)
 class CoordinationSettings:
-    """Where workers reach the coordinator, where this process listens, and which Secret has the certificates."""
+    """Where workers reach the coordinator, where this process listens, which Secret has the certificates, and where the
+    applications are (no namespaces = the whole cluster)."""
 
     url: str
     host: str
     port: int
     namespace: str
     secret: str
+    namespaces: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
     """A group at one moment; None if there is none (yet). `problem`: why it has not been begun with the settings that
-    the application has now."""
+    the application has now, or does not go on with them."""
 
     group: GroupView | None
     reaches_kafka: bool
@@ -104,6 +108,7 @@ class Coordination:
         self._elector = elector
         self._raise_epoch = raise_epoch
         self._kube = connect(elector.check)
+        self._ownership = Ownership(self._kube, settings.namespaces)
         self._operator_metrics = metrics
         self._metrics = Metrics(self._views, metrics.registry)
         self._pulse = pulse
@@ -150,10 +155,10 @@ class Coordination:
         """Tell a group something; nothing happens if there is none."""
         await self._run(self._tell(key, event))
 
-    async def clean_up(self, app: App, topics: tuple[str, ...]) -> None:
-        """End the group, then delete its topics and its consumer group. Raises KafkaUnreachableError,
-        KafkaRefusedError, LostError."""
-        await self._run(self._clean_up(app, topics))
+    async def clean_up(self, app: App, topics: tuple[str, ...], others: Iterable[App]) -> None:
+        """End the group, then delete its topics and its consumer group, if they are none of the others'. Raises
+        KafkaUnreachableError, KafkaRefusedError, LostError."""
+        await self._run(self._clean_up(app, topics, others))
 
     async def drop(self, key: Key) -> None:
         """The application is gone."""
@@ -227,7 +232,8 @@ class Coordination:
         running = self._running.get(app.key)
         if running is None:
             return Look(None, False, problem)
-        return Look(running.driver.view(), running.driver.has_reached_kafka, problem)
+        view = running.driver.view()
+        return Look(view, running.driver.has_reached_kafka, problem or refusal_of(view))
 
     async def _ensure(self, app: App, settings: CoordinatorSettings) -> None:
         running = self._running.get(app.key)
@@ -243,8 +249,9 @@ class Coordination:
         if item is None:
             return
         memory = StreamsAppMemory(
-            self._kube, self._loop, (app.key, app.uid), leader, recorded(read_app(item)), self._raise_epoch
-        )
+            self._kube, self._loop, (app.key, app.uid), leader, recorded(read_app(item)), self._raise_epoch,
+            self._ownership,
+        )  # fmt: skip
         driver = Driver(settings, memory, topics, fences, self._metrics)
         driver.start()
         self._running[app.key] = _Running(app.uid, settings, driver)
@@ -266,7 +273,7 @@ class Coordination:
         if driver is not None:
             driver.tell(event)
 
-    async def _clean_up(self, app: App, topics: tuple[str, ...]) -> None:
+    async def _clean_up(self, app: App, topics: tuple[str, ...], others: Iterable[App]) -> None:
         running = self._running.get(app.key)
         if running is not None:
             self._last_settings[app.key] = running.settings
@@ -279,7 +286,14 @@ class Coordination:
                 admin = topic_admin(settings, self._connections, self._elector.check)
             except InvalidKafkaConfigError as error:
                 raise KafkaRefusedError(_refusal(app, settings, error)) from None
-            await in_thread(lambda: admin.delete(topics, settings.application_id))
+            cluster_id = await in_thread(admin.check)
+            if app.cluster_id not in (None, cluster_id):
+                raise KafkaRefusedError(
+                    f"spec.kafka.bootstrapServers leads to cluster {cluster_id}, and what is to be deleted is on "
+                    f"cluster {app.cluster_id}"
+                )
+            if find_twin(app, others, cluster_id) is None:
+                await in_thread(lambda: admin.delete(topics, settings.application_id))
         self._last_settings.pop(app.key, None)
 
     async def _drop(self, key: Key) -> None:

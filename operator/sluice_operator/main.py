@@ -129,7 +129,8 @@ class _Operator:
         self._metrics.follow_leader(lambda: self.elector.is_leading)
         self._coordination = Coordination(
             CoordinationSettings(
-                settings.coordinator_url, settings.host, settings.port, settings.lease.namespace, settings.tls_secret
+                settings.coordinator_url, settings.host, settings.port, settings.lease.namespace, settings.tls_secret,
+                settings.namespaces,
             ),
             self.elector, self._raise_epoch, self._connect, self._metrics, self._pulse,
         )  # fmt: skip

@@ -21,6 +21,7 @@ from sluice_operator.nodes import Node, Standing, standing
 from sluice_operator.reasons import Reason
 from sluice_operator.spec.model import Condition, Footprint, StreamsAppSpec
 from sluice_operator.spec.template import forbidden
+from sluice_protocol.heartbeat import StatusCode
 from sluice_protocol.ids import worker_name, worker_slot
 from sluice_protocol.view import GroupView, MemberView
 from sluice_protocol.wire import MalformedMessageError, from_json
@@ -35,6 +36,11 @@ UNSCHEDULABLE = "Unschedulable"
 """The scheduler's word for a pod that finds no node."""
 
 _WAITING_IS_NORMAL = ("ContainerCreating", "PodInitializing")
+
+_REFUSALS = {
+    StatusCode.KAFKA_CLUSTER_CHANGED: Reason.KAFKA_CLUSTER_CHANGED,
+    StatusCode.APPLICATION_ID_TAKEN: Reason.APPLICATION_ID_TAKEN,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +95,11 @@ class App:
         recorded = self.status.get("footprint")
         return from_json(Footprint, recorded) if recorded else Footprint(0, 0)
 
+    @property
+    def cluster_id(self) -> str | None:
+        """Its Kafka's, once that has been reached: then its applicationId there is its own."""
+        return self.footprint.cluster_id
+
 
 @dataclass(frozen=True, slots=True)
 class Problem:
@@ -96,6 +107,14 @@ class Problem:
 
     reason: Reason
     message: str
+
+
+def refusal_of(group: GroupView) -> Problem | None:
+    """Why a group does not go on, whatever its workers do."""
+    for status in group.statuses:
+        if status.code in _REFUSALS:
+            return Problem(_REFUSALS[status.code], f"{status.message.rstrip('.')}.")
+    return None
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ class Reason(Enum):
         "Change the field that the message names; apply the CRD of the operator's version.",
     )  # fmt: skip
     APPLICATION_ID_TAKEN = (
-        "Ready", "An older StreamsApp uses the applicationId on the same Kafka.",
+        "Ready", "Another StreamsApp has the applicationId on the same Kafka, by whatever address.",
         "Give this one another applicationId, or delete the one that the message names.",
     )  # fmt: skip
     SECRET_NOT_FOUND = (
@@ -95,6 +95,12 @@ class Reason(Enum):
     KAFKA_REFUSED = (
         "KafkaReachable", "Kafka answers, and refuses the credentials or the right to use it, or TLS with it fails.",
         "Correct spec.kafka.config and the Secret of spec.kafka.secretRef, or give the user its rights.",
+    )  # fmt: skip
+
+    KAFKA_CLUSTER_CHANGED = (
+        "KafkaReachable", "Kafka answers, and it is another cluster than the one on which the application has run: its "
+        "offsets, topics and transactions are there. No pod is created, drained or deleted; workers that run go on.",
+        "Point spec.kafka.bootstrapServers back; or delete the StreamsApp and create it again, to begin anew there.",
     )  # fmt: skip
 
     TOPICS_FIT = "TopologyValid", "The topics that the pipeline needs are there."

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sluice_operator.conditions import all_run
+from sluice_operator.conditions import all_run, kafka_reachable
 from sluice_operator.nodes import Standing
 from sluice_operator.observed import FINALIZER, Cleanup, Membership, Observed, Phase
 from sluice_operator.reasons import Reason
@@ -70,11 +70,17 @@ def _actions(observed: Observed, coordinator: Coordinator) -> tuple[Action | Add
     if app.is_going:
         return _end(observed)
     deaths = report_deaths(observed.group, observed.pods)
-    if app.spec is None or app.problem is not None or app.spec.paused:
+    if app.spec is None or app.problem is not None or app.spec.paused or _awaits_kafka(observed):
         return deaths
     if FINALIZER not in app.finalizers:
         return (AddFinalizer(),)
     return (*deaths, *_returns(observed), *plan_parts(observed.parts), *_act(observed, app.spec, coordinator))
+
+
+def _awaits_kafka(observed: Observed) -> bool:
+    """Has it still to be seen which Kafka the spec names? There a worker fences whoever else has its name, even before
+    it joins, so that the first pod waits for the record; later ones only until Kafka has been asked."""
+    return observed.app.cluster_id is None or kafka_reachable(observed).reason is Reason.NOT_ANSWERED_YET
 
 
 def _act(observed: Observed, spec: StreamsAppSpec, coordinator: Coordinator) -> tuple[Action, ...]:

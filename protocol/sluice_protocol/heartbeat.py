@@ -139,6 +139,10 @@ class StatusCode(Enum):
     KAFKA_UNREACHABLE = "KAFKA_UNREACHABLE"
     KAFKA_REFUSED = "KAFKA_REFUSED"
     """It answers, and doesn't accept the coordinator's credentials."""
+    KAFKA_CLUSTER_CHANGED = "KAFKA_CLUSTER_CHANGED"
+    """It answers, and is another cluster than the application's."""
+    APPLICATION_ID_TAKEN = "APPLICATION_ID_TAKEN"
+    """It answers, and another application has this one's id there."""
     ASSIGNMENT_DELAYED = "ASSIGNMENT_DELAYED"
     DRAINING = "DRAINING"
 

@@ -243,6 +243,7 @@ class Coordinator:
         self.polls: dict[int, tuple[Process, str]] = {}
         self.requests: list[effects.Effect] = []
         self.group = Group(world.config(leader), world.storage, world.now_ms)
+        self.handle(events.KafkaReached(world.cluster_id))
 
     def handle(self, event: events.Event) -> None:
         if not self.is_alive:
@@ -309,6 +310,8 @@ class World:
     assignment: AssignmentConfig = field(default_factory=lambda: AssignmentConfig(acceptable_recovery_lag=100))
     storage: Recorded = field(default_factory=Recorded)
     now_ms: int = 1_000_000
+    cluster_id: str = "kafka-a"
+    """Which Kafka answers."""
     missing_topic: str | None = None
     racks: Mapping[int, str] = field(default_factory=dict)
     """Of workers, by slot."""

@@ -15,13 +15,13 @@ from coordinator_simulation import APPLICATION, END, STATEFUL
 
 from sluice_assignor import AssignmentConfig, RackAwareStrategy
 from sluice_coordinator import driver as driver_module
-from sluice_coordinator.driver import Driver, NoAnswerError
-from sluice_coordinator.group import events
+from sluice_coordinator.driver import Driver, FootprintRefusedError, NoAnswerError
+from sluice_coordinator.group import Recorded, events
 from sluice_coordinator.group.config import Racks
 from sluice_coordinator.metrics import Metrics
 from sluice_coordinator.records import Records
 from sluice_coordinator.settings import CoordinatorSettings
-from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, HeartbeatRequest, Role
+from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, HeartbeatRequest, Role, Status, StatusCode
 from sluice_protocol.ids import JOIN, Epoch, TaskId
 from sluice_protocol.topology import TopologyDescription
 
@@ -34,8 +34,8 @@ JOINING = HeartbeatRequest(
 class KafkaWithoutRacks:
     """A Kafka that tells the ends of changelogs, and fails to describe topics."""
 
-    def check(self) -> None:
-        pass
+    def check(self) -> str:
+        return "kafka-a"
 
     def prepare(self, topology: TopologyDescription) -> tuple[int, ...]:
         return (2,) * len(topology.subtopologies)
@@ -123,3 +123,38 @@ def test_while_a_newer_leader_epoch_is_raised_workers_wait_and_nothing_is_forgot
     asyncio.run(story())
     records.close()
     assert "no leader epoch above 8: the disk is full" in caplog.text
+
+
+class TakenRecords(Records):
+    """Where another application has the id, until it is gone."""
+
+    def __init__(self, directory: Path) -> None:
+        super().__init__(directory)
+        self.is_free = threading.Event()
+
+    def record_footprint(self, footprint: Recorded) -> None:
+        if not self.is_free.is_set():
+            raise FootprintRefusedError("it is that of another")
+        super().record_footprint(footprint)
+
+
+def test_a_refused_record_is_said_and_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(driver_module, "_RETRY_SECONDS", 0.01)
+    settings = CoordinatorSettings(APPLICATION, "kafka:9092", tmp_path)
+    kafka, records = KafkaWithoutRacks(), TakenRecords(tmp_path)
+
+    async def story() -> None:
+        driver = Driver(settings, records, kafka, kafka, Metrics(lambda: []))
+        driver.start()
+        taken = Status(StatusCode.APPLICATION_ID_TAKEN, "it is that of another")
+        async with asyncio.timeout(10):
+            while driver.view().statuses != (taken,):
+                await asyncio.sleep(0.01)
+            records.is_free.set()
+            while driver.view().statuses:
+                await asyncio.sleep(0.01)
+        await driver.close()
+
+    asyncio.run(story())
+    assert records.footprint() == Recorded(cluster_id="kafka-a")
+    records.close()

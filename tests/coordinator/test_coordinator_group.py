@@ -9,12 +9,13 @@ from coordinator_simulation import COUNTS, END, STATEFUL, Process, World
 
 from sluice_assignor import AssignmentConfig, RackAwareStrategy
 from sluice_coordinator.group import Recorded, effects, events
-from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, Role, StatusCode, TaskCopy
+from sluice_protocol.heartbeat import Code, Grant, HeartbeatAnswer, Role, Status, StatusCode, TaskCopy
 from sluice_protocol.ids import JOIN, Epoch, TaskId
 from sluice_protocol.topology import Subtopology, TopologyDescription
 
 STATELESS = TopologyDescription("orders", (Subtopology(0, source_topics=("orders",)),))
 ALL = {"0_0", "0_1", "0_2", "0_3"}
+HERE = World().cluster_id
 
 
 def answers_to(world: World, process: Process) -> list[HeartbeatAnswer]:
@@ -61,10 +62,11 @@ def test_the_first_worker_gets_every_task() -> None:
 
 def test_a_slot_is_on_record_before_its_first_answer() -> None:
     world = World()
+    world.settle()
     worker = world.start(3)
     world.deliver_request()
 
-    assert world.coordinator.requests[-1] == effects.RecordFootprint(Recorded(slots=4, subtopologies=1))
+    assert world.coordinator.requests[-1] == effects.RecordFootprint(Recorded(4, 1, HERE))
     assert not answers_to(world, worker)
 
     while world.coordinator.requests:
@@ -90,8 +92,102 @@ def test_when_the_last_worker_has_left_the_next_start_needs_no_adoption() -> Non
     world.settle()
     world.restart_coordinator()
 
-    assert world.storage == Recorded()
+    assert world.storage == Recorded(cluster_id=HERE)
     assert world.view.state == "empty"
+
+
+# Which Kafka.
+
+
+def codes(world: World) -> set[StatusCode]:
+    return {status.code for status in world.view.statuses}
+
+
+def test_the_cluster_is_on_record_before_anything_is_done_there() -> None:
+    world = World()
+    world.start(0)
+    world.deliver_request()
+    assert world.coordinator.requests == [effects.RecordFootprint(Recorded(cluster_id=HERE))]
+
+    world.coordinator.serve()
+
+    assert effects.PrepareTopics(STATEFUL) in world.coordinator.requests
+    assert world.storage.cluster_id == HERE
+
+
+def test_nothing_is_done_on_a_kafka_that_has_not_said_which_one_it_is() -> None:
+    world, [worker] = a_group([0])
+    world.restart_coordinator()
+    world.coordinator.handle(events.KafkaLost("it does not answer"))
+    world.kill(worker)
+    world.start(0)
+    world.pass_time(20_000)
+    assert (world.fences, world.coordinator.requests) == ([], [])
+
+    world.coordinator.handle(events.KafkaReached(HERE))
+    world.settle()
+    world.pass_time(3_000)
+
+    assert world.view.state == "stable"
+
+
+def test_on_another_cluster_nobody_is_fenced_and_nothing_is_given() -> None:
+    world, [stays, dies] = a_group([0, 1])
+    kept = stays.held(Role.ACTIVE)
+    world.cluster_id = "kafka-b"
+    world.restart_coordinator()
+    world.kill(dies)
+    newcomer = world.start(2)
+    world.pass_time(90_000)
+
+    assert (world.fences, world.coordinator.requests) == ([], [])
+    assert (stays.held(Role.ACTIVE), newcomer.holdings) == (kept, {})
+    assert world.storage.cluster_id == HERE
+    [message] = [each.message for each in world.view.statuses if each.code is StatusCode.KAFKA_CLUSTER_CHANGED]
+    assert all(part in message for part in (HERE, "kafka-b", "spec.kafka.bootstrapServers", "--bootstrap"))
+
+
+def test_a_group_that_is_back_on_its_cluster_goes_on() -> None:
+    world, [stays, dies] = a_group([0, 1])
+    world.coordinator.handle(events.KafkaReached("kafka-b"))
+    world.kill(dies)
+    world.pass_time(30_000)
+    assert StatusCode.KAFKA_CLUSTER_CHANGED in codes(world)
+
+    world.coordinator.handle(events.KafkaReached(HERE))
+    world.settle()
+    world.pass_time(10_000, restored=END)
+
+    assert stays.held(Role.ACTIVE) == ALL
+    assert codes(world) == set()
+
+
+def test_a_record_of_an_older_version_takes_the_first_cluster_that_answers() -> None:
+    world, [worker] = a_group([0])
+    world.storage = replace(world.storage, cluster_id=None)
+    world.restart_coordinator()
+    world.pass_time(15_000)
+
+    assert worker.held(Role.ACTIVE) == ALL
+    assert world.storage == Recorded(1, 1, HERE)
+    assert codes(world) == set()
+
+
+def test_where_another_application_has_the_id_nothing_is_done_until_it_is_gone() -> None:
+    world = World()
+    taken = Status(StatusCode.APPLICATION_ID_TAKEN, "it is that of another")
+    world.coordinator.handle(events.FootprintRefused(taken))
+    recording = world.coordinator.requests.pop()
+    worker = world.start(0)
+    world.settle()
+    assert (world.view.statuses, worker.holdings) == ((taken,), {})
+
+    world.coordinator.requests.append(recording)
+    world.settle()
+    world.pass_time(4_000, restored=END)
+
+    assert worker.held(Role.ACTIVE) == ALL
+    assert codes(world) == set()
 
 
 # Racks.
@@ -653,7 +749,7 @@ def test_a_stranger_with_grants_is_asked_for_its_topology() -> None:
 
 
 def test_of_two_claims_the_newer_wins_and_the_other_is_fenced() -> None:
-    world = World(storage=Recorded(2, 1))
+    world = World(storage=Recorded(2, 1, HERE))
     claims = [Grant(TaskId(0, 0), Role.ACTIVE, Epoch(0, group)) for group in (4, 7)]
     for slot, claim in enumerate(claims):
         process = Process(world, slot, slot)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 from collections.abc import Iterator
@@ -24,6 +25,12 @@ NOBODY = "127.0.0.1:1"
 def coordinator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CoordinatorProcess]:
     with running_coordinator(tmp_path_factory.mktemp("run"), NOBODY) as running:
         yield running
+
+
+@pytest.fixture
+def records(tmp_path: Path) -> Iterator[Records]:
+    with contextlib.closing(Records(tmp_path)) as opened:
+        yield opened
 
 
 def message(body: bytes) -> str:
@@ -149,13 +156,27 @@ def test_a_second_coordinator_is_kept_out_of_the_directory(tmp_path: Path) -> No
 def test_records_survive_and_damage_is_named(tmp_path: Path) -> None:
     records = Records(tmp_path)
     assert records.footprint() == Recorded()
-    records.record_footprint(Recorded(3, 2))
+    records.record_footprint(Recorded(3, 2, "kafka-a"))
     assert [records.raise_leader(), records.raise_leader(above=7), records.raise_leader()] == [1, 8, 9]
     records.close()
 
     again = Records(tmp_path)
-    assert again.footprint() == Recorded(3, 2)
+    assert again.footprint() == Recorded(3, 2, "kafka-a")
     (tmp_path / "leader.json").write_text("{")
     with pytest.raises(RecordsDamagedError, match=r"leader\.json is damaged"):
         again.raise_leader()
     again.close()
+
+
+def test_a_footprint_without_a_cluster_can_be_read_and_one_can_be_forgotten(records: Records, tmp_path: Path) -> None:
+    footprint = tmp_path / "footprint.json"
+    footprint.write_text('{"slots": 3, "subtopologies": 2}')
+    assert records.footprint() == Recorded(3, 2)
+
+    records.record_footprint(Recorded(3, 2, "kafka-a"))
+    records.forget_cluster()
+    assert records.footprint() == Recorded(3, 2)
+
+    footprint.write_text('{"slots": 3, "subtopologies": 2, "clusterId": 7}')
+    with pytest.raises(RecordsDamagedError, match=r"footprint\.json is damaged"):
+        records.footprint()

@@ -27,6 +27,7 @@ from sluice_protocol.view import GroupView, MemberView, TaskView
 COORDINATOR = Coordinator("https://coordinator:8080", "the CA")
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 EPOCH = Epoch(1, 7)
+CLUSTER_ID = "kafka-a"
 TOPOLOGY = TopologyDescription(
     "flights", (Subtopology(0, source_topics=("input",), changelog_topics=("flights-by-plane-changelog",)),)
 )
@@ -45,6 +46,7 @@ def a_manifest(**spec: Any) -> dict[str, Any]:
             "pipeline": {"module": "pipeline:topology", "image": "flights:1"},
             **spec,
         },
+        "status": {"footprint": {"slots": 0, "subtopologies": 0, "clusterId": CLUSTER_ID}},
     }  # fmt: skip
 
 

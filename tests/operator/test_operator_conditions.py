@@ -53,6 +53,7 @@ def said(seen: Observed, kind: str) -> tuple[str, str]:
         (replace(running(), reaches_kafka=False), ("False", "NotAnsweredYet")),
         (running(code=StatusCode.KAFKA_UNREACHABLE), ("False", "KafkaUnreachable")),
         (running(code=StatusCode.KAFKA_REFUSED), ("False", "KafkaRefused")),
+        (running(code=StatusCode.KAFKA_CLUSTER_CHANGED), ("False", "KafkaClusterChanged")),
         (running(code=StatusCode.MISSING_SOURCE_TOPICS), ("False", "MissingSourceTopics")),
         (running(code=StatusCode.INCORRECTLY_PARTITIONED_TOPICS), ("False", "IncorrectlyPartitionedTopics")),
         (replace(running(), app=an_app(0)), ("False", "ScaledToZero")),

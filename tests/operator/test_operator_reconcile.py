@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from operator_builders import (
+    CLUSTER_ID,
     COORDINATOR,
     NOW,
     a_group,
@@ -38,6 +39,7 @@ from sluice_operator.observed import (
     observe,
     read_app,
     read_pod,
+    refusal_of,
     with_credentials,
 )
 from sluice_operator.reasons import Reason
@@ -57,6 +59,7 @@ from sluice_operator.workers.actions import (
 )
 from sluice_operator.workers.manifests import claim_manifest, merge, pod_manifest, revision
 from sluice_operator.workers.shared import part_manifest
+from sluice_protocol.heartbeat import StatusCode
 
 
 def actions(seen: Any) -> list[Any]:
@@ -486,22 +489,79 @@ def test_an_application_that_can_not_be_read_says_which_field():
     assert "unknown field 'surprise'" in app.problem.message
 
 
-def twin(**changes: Any) -> App:
-    return replace(an_app(), name="twin", uid="twin-uid", created="2025-01-01T00:00:00Z", **changes)
+def recorded(cluster_id: str | None, slots: int = 0) -> dict[str, Any]:
+    """A status."""
+    return {"footprint": {"slots": slots, "subtopologies": 0, "clusterId": cluster_id}}
+
+
+NEW = recorded(None)
+
+
+def twin(servers: str = "kafka:9092", **changes: Any) -> App:
+    """Older than an_app()."""
+    app = read_app(a_manifest(kafka={"bootstrapServers": servers}))
+    return replace(app, name="twin", uid="twin-uid", created="2025-01-01T00:00:00Z", **changes)
+
+
+def test_no_pod_is_made_before_it_is_on_record_which_kafka_it_is():
+    new = observed(an_app(1, status=NEW), group=a_group())
+
+    assert actions(new) == []
+    assert actions(replace(new, app=an_app(1))) == [CreateClaim(0), CreatePod(0)]
+
+
+def test_no_pod_is_touched_before_the_kafka_of_a_changed_spec_has_answered():
+    asked = replace(observed(an_app(1), group=a_group()), reaches_kafka=False)
+    unreachable = replace(asked, group=a_group(code=StatusCode.KAFKA_UNREACHABLE))
+
+    assert actions(asked) == []
+    assert actions(unreachable) == [CreateClaim(0), CreatePod(0)]
+
+
+@pytest.mark.parametrize("code", [StatusCode.KAFKA_CLUSTER_CHANGED, StatusCode.APPLICATION_ID_TAKEN])
+def test_a_group_that_does_not_go_on_is_a_problem_of_its_application(code: StatusCode):
+    problem = refusal_of(a_group(code=code))
+
+    assert problem == Problem(Reason[code.value], f"{code.value} it is.")
+    assert refusal_of(a_group(code=StatusCode.KAFKA_UNREACHABLE)) is None
 
 
 def test_the_younger_of_two_applications_with_one_id_is_refused_by_the_name_of_the_elder():
-    problem = find_elder(an_app(), [an_app(), twin()])
+    new, elder = an_app(status=NEW), twin(status=NEW)
+
+    problem = find_elder(new, [new, elder])
 
     assert problem is not None
     assert problem.reason is Reason.APPLICATION_ID_TAKEN
     assert "default/twin" in problem.message
-    assert find_elder(twin(), [an_app(), twin()]) is None
+    assert find_elder(elder, [new, elder]) is None
+
+
+def test_an_application_id_is_taken_on_a_cluster_whatever_its_address():
+    new, elder = an_app(status=NEW), twin("other-name:9092")
+
+    assert find_elder(new, [new, elder]) is None  # nobody knows yet
+    assert find_elder(new, [new, elder], "kafka-b") is None
+    problem = find_elder(new, [new, elder], CLUSTER_ID)
+
+    assert problem is not None
+    assert "default/twin" in problem.message
+    assert find_twin(new, [new, elder], CLUSTER_ID) == elder
+
+
+def test_whose_cluster_is_on_record_comes_before_an_older_one():
+    assert find_elder(an_app(), [twin(status=NEW)]) is None
+    assert find_elder(twin(status=NEW), [an_app()], CLUSTER_ID) is not None
+
+
+def test_one_address_that_leads_to_two_clusters_has_two_applications():
+    assert find_elder(an_app(status=recorded("kafka-b")), [twin()]) is None
+    assert find_twin(an_app(status=recorded("kafka-b")), [twin()]) is None
 
 
 def test_of_two_applications_made_in_one_second_the_one_that_has_run_is_the_elder():
-    ran = an_app(uid="z", status={"footprint": {"slots": 1, "subtopologies": 1}})
-    new = an_app(name="twin", uid="a")
+    ran = an_app(uid="z", status=recorded(None, slots=1))
+    new = an_app(name="twin", uid="a", status=NEW)
 
     problem = find_elder(new, [ran, new])
 
@@ -515,9 +575,7 @@ def test_topics_that_another_application_uses_too_have_a_twin():
 
 
 def test_applications_on_different_kafkas_may_share_an_id():
-    other = read_app(a_manifest(kafka={"bootstrapServers": "elsewhere:9092"}))
-
-    assert find_elder(an_app(), [replace(other, uid="other", created="2025-01-01T00:00:00Z")]) is None
+    assert find_elder(an_app(status=NEW), [twin("elsewhere:9092", status=NEW)]) is None
 
 
 APP = ("default", "flights")

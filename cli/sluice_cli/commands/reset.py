@@ -118,7 +118,7 @@ def execute(arguments: argparse.Namespace) -> int:
             _watch(kafka, reset)
         if arguments.force:
             kafka.fence(reset.transactional_ids())
-        _do(kafka, reset, cluster)
+        _do(kafka, reset, cluster, directory)
     print(f"{topology.application_id}: reset")
     return 0
 
@@ -254,12 +254,28 @@ def _watch(kafka: Any, reset: Reset) -> None:
             )
 
 
-def _do(kafka: Any, reset: Reset, cluster: ClusterClient | None) -> None:
+def _do(kafka: Any, reset: Reset, cluster: ClusterClient | None, directory: RunDirectory) -> None:
     """The offsets go first and come last: state without an offset is refused, an offset without state would not be."""
     kafka.delete(reset.topics)
-    for directory in reset.directories:
-        shutil.rmtree(directory)
+    for state in reset.directories:
+        shutil.rmtree(state)
+    _forget_cluster(directory)
     if cluster is not None:
         for name, uid in reset.claims.items():
             cluster.delete_claim(name, uid)
     kafka.commit(reset.offsets)
+
+
+def _forget_cluster(directory: RunDirectory) -> None:
+    """It may begin again on another Kafka. One that runs nevertheless (--force) goes on where it is."""
+    from sluice_coordinator.records import DirectoryInUseError, Records, RecordsDamagedError
+
+    if not directory.coordinator.exists():
+        return
+    try:
+        with contextlib.closing(Records(directory.coordinator)) as records:
+            records.forget_cluster()
+    except RecordsDamagedError as error:
+        raise MistakeError(str(error)) from None
+    except DirectoryInUseError:
+        return

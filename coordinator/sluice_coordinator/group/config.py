@@ -15,19 +15,23 @@ Racks = Mapping[tuple[str, int], frozenset[str]]
 class Recorded:
     """What outlives a coordinator: everything that any process of the application may still hold.
 
-    Every transactional id that can be in use belongs to a slot below `slots` and a subtopology below `subtopologies`.
+    Every transactional id that can be in use belongs to a slot below `slots` and a subtopology below `subtopologies`,
+    on the Kafka of `cluster_id`; None before any has answered.
     """
 
     slots: int = 0
     subtopologies: int = 0
+    cluster_id: str | None = None
 
     def covers(self, other: Recorded) -> bool:
         """Is everything of the other in here?"""
-        return self.slots >= other.slots and self.subtopologies >= other.subtopologies
+        is_there = other.cluster_id in (None, self.cluster_id)
+        return self.slots >= other.slots and self.subtopologies >= other.subtopologies and is_there
 
     def union(self, other: Recorded) -> Recorded:
-        """The smallest record that covers both."""
-        return Recorded(max(self.slots, other.slots), max(self.subtopologies, other.subtopologies))
+        """The smallest record that covers both, on this one's cluster if both have one."""
+        slots, subtopologies = max(self.slots, other.slots), max(self.subtopologies, other.subtopologies)
+        return Recorded(slots, subtopologies, self.cluster_id or other.cluster_id)
 
 
 @dataclass(frozen=True, slots=True)

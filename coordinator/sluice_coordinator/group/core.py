@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from sluice_assignor import MoveReason, RackAwareStrategy
 from sluice_assignor import decide as assignor_decide
 from sluice_coordinator.group import effects, events, requests
+from sluice_coordinator.group.cluster import Cluster
 from sluice_coordinator.group.config import GroupConfig, Racks, Recorded
 from sluice_coordinator.group.members import Member, Poll
 from sluice_coordinator.group.moves import MoveRecord
@@ -46,7 +47,7 @@ class Group:
         self._now_ms = now_ms
         self._announced_ms: int | None = None
         self._recording: Recorded | None = None
-        self._kafka_status: Status | None = None
+        self._cluster = Cluster()
         self._is_deposed = False
 
     # What people and the driver see.
@@ -66,7 +67,7 @@ class Group:
     @property
     def statuses(self) -> tuple[Status, ...]:
         """What keeps the group as a whole from its work."""
-        known = (self._kafka_status, self.preparation.status, self._delay())
+        known = (self._cluster.status(self.recorded), self.preparation.status, self._delay())
         return tuple(status for status in known if status is not None)
 
     def deadline_ms(self) -> int | None:
@@ -86,7 +87,7 @@ class Group:
             self.preparation.expire()
         self._advance()
         self._announced_ms = self.deadline_ms()
-        return self._outbox.take()
+        return self._outbox.take(on_kafka=self._cluster.is_own(self.recorded))
 
     def _take_in(self, event: events.Event) -> None:  # noqa: PLR0912 - one case an event
         match event:
@@ -120,10 +121,13 @@ class Group:
                 self._take_step(None)
             case events.FootprintRecorded():
                 self.recorded, self._recording = event.recorded, None
+                self._cluster.refuse(None)
+            case events.FootprintRefused():
+                self._cluster.refuse(event.status)
             case events.KafkaReached():
-                self._kafka_status = None
+                self._cluster.reach(event.cluster_id)
             case events.KafkaLost():
-                self._kafka_status = Status(event.code, event.message)
+                self._cluster.lose(Status(event.code, event.message))
             case events.Tick():
                 self._on_tick()
 
@@ -392,8 +396,9 @@ class Group:
             return
         self._end_adoption()
         self._record()
-        self._reconcile()
-        self._begin_step()
+        if not self._cluster.is_foreign(self.recorded):
+            self._reconcile()
+            self._begin_step()
         self._answer_polls()
 
     def _end_adoption(self) -> None:
@@ -413,7 +418,9 @@ class Group:
         """Keep what is on record ahead of what is used; when nobody holds anything, the next start needs no window."""
         if self._recording is not None:
             return
-        needed = Recorded() if self.roster.is_clean else Recorded(self.roster.size, self._subtopologies())
+        cluster_id = self.recorded.cluster_id or self._cluster.cluster_id
+        used = (0, 0) if self.roster.is_clean else (self.roster.size, self._subtopologies())
+        needed = Recorded(*used, cluster_id)
         if self.roster.is_clean and self.recorded != needed:
             self._recording = needed
         elif not self.recorded.covers(needed):

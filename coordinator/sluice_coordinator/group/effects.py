@@ -45,7 +45,8 @@ class FetchEndOffsets:
 
 @dataclass(frozen=True, slots=True)
 class RecordFootprint:
-    """Make this durable; answered by FootprintRecorded. Until then no member that needs it is answered."""
+    """Make this durable; answered by FootprintRecorded, or by FootprintRefused before that. Until then no member that
+    needs it is answered, and nothing is asked of a Kafka that is not on record."""
 
     footprint: Recorded
 
@@ -63,5 +64,8 @@ class Fact:
 
     text: str
 
+
+OnKafka = Fence | PrepareTopics | FetchEndOffsets
+"""What is done on Kafka."""
 
 Effect = Answer | Fence | PrepareTopics | FetchEndOffsets | RecordFootprint | RaiseLeader | Fact

@@ -107,8 +107,17 @@ class FootprintRecorded:
 
 
 @dataclass(frozen=True, slots=True)
+class FootprintRefused:
+    """The record is not made for now, since another application has this one's id on its Kafka."""
+
+    status: Status
+
+
+@dataclass(frozen=True, slots=True)
 class KafkaReached:
-    """Kafka answers."""
+    """Kafka answers, and says which one it is."""
+
+    cluster_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +147,7 @@ Event = (
     | EndOffsetsFetched
     | EndOffsetsFailed
     | FootprintRecorded
+    | FootprintRefused
     | KafkaReached
     | KafkaLost
     | Tick

@@ -21,13 +21,17 @@ class Outbox:
         self._config = config
         self._effects: list[effects.Effect] = []
 
-    def take(self) -> tuple[effects.Effect, ...]:
-        """Everything since the last time."""
-        taken, self._effects = tuple(self._effects), []
-        return taken
+    def take(self, *, on_kafka: bool) -> tuple[effects.Effect, ...]:
+        """Everything since the last time; what is to be done on Kafka stays here until it may be done."""
+        taken = [effect for effect in self._effects if on_kafka or not isinstance(effect, effects.OnKafka)]
+        kept = [] if on_kafka else [effect for effect in self._effects if isinstance(effect, effects.OnKafka)]
+        self._effects = list(kept)
+        return tuple(taken)
 
     def do(self, effect: effects.Effect) -> None:
-        self._effects.append(effect)
+        """What waits already is not asked for twice."""
+        if effect not in self._effects:
+            self._effects.append(effect)
 
     def tell(self, text: str) -> None:
         """A sentence for people."""

@@ -53,9 +53,12 @@ class TopicAdmin:
         self._admin = connection.client
         self._replication_factor = replication_factor
 
-    def check(self) -> None:
-        """Raises KafkaUnreachableError or KafkaRefusedError if the cluster doesn't answer."""
-        self._await(self._admin.describe_cluster(request_timeout=_CHECK_SECONDS))
+    def check(self) -> str:
+        """The id of the cluster. Raises KafkaUnreachableError or KafkaRefusedError if it doesn't answer."""
+        cluster_id: str | None = self._await(self._admin.describe_cluster(request_timeout=_CHECK_SECONDS)).cluster_id
+        if not cluster_id:
+            raise KafkaRefusedError(f"Kafka at {self._connection.bootstrap_servers} tells no cluster id")
+        return cluster_id
 
     def prepare(self, topology: TopologyDescription) -> tuple[int, ...] | Status:
         """Plan the tasks and create the internal topics: the tasks of each subtopology, or why there are none."""

@@ -11,8 +11,9 @@ from sluice_operator.coordination import Coordination
 from sluice_operator.errors import KubeError
 from sluice_operator.kube import paths
 from sluice_operator.kube.client import Json, Kube
+from sluice_operator.kube.ownership import all_apps
 from sluice_operator.names import claim_name, pod_name
-from sluice_operator.observed import App, Cleanup, Membership, Part, membership, read_app
+from sluice_operator.observed import App, Cleanup, Membership, Part, membership
 from sluice_operator.uniqueness import find_twin
 from sluice_operator.workers.actions import (
     Action,
@@ -83,7 +84,7 @@ class Execution:
 
     async def all_apps(self) -> list[App]:
         """Every StreamsApp that the operator looks after. Raises KubeError."""
-        return [read_app(item) for path in paths.all_apps(self._namespaces) for item in await self._kube.list(path)]
+        return await all_apps(self._kube, self._namespaces)
 
     async def _stays_out(self, app: App, slot: int, uid: str) -> bool:
         """Is the worker no member, and will it be given nothing if it becomes one before its process has ended?"""
@@ -113,9 +114,10 @@ class Execution:
 
     async def _clean_up(self, app: App, topics: tuple[str, ...], progress: Progress) -> None:
         """What another StreamsApp uses too is its own now."""
-        if find_twin(app, await self.all_apps()) is None:
+        others = await self.all_apps()
+        if find_twin(app, others) is None:
             try:
-                await self._coordination.clean_up(app, topics)
+                await self._coordination.clean_up(app, topics, others)
             except (KafkaUnreachableError, KafkaRefusedError) as error:
                 progress.cleanup, progress.cleanup_problem = Cleanup.FAILED, f"{error}."
                 return

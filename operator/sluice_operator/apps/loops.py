@@ -183,8 +183,8 @@ class Apps:
         return {part: item["metadata"]["uid"] for part, item in found if item is not None and is_owned(item, app.uid)}
 
     async def _refuse_twins(self, app: App) -> App:
-        """Asked only until the application has had its first worker: its elders are older than that."""
-        if app.footprint.slots or not app.may_be_coordinated:
+        """Asked only until its Kafka is on record: its applicationId there is its own then."""
+        if app.cluster_id is not None or not app.may_be_coordinated:
             return app
         return replace(app, problem=find_elder(app, await self._execution.all_apps()) or app.problem)
 

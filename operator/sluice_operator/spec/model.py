@@ -414,6 +414,7 @@ class Footprint:
 
     slots: int = described("Workers 0…slots-1 may hold something.", minimum=0)
     subtopologies: int = described("So many transactional ids a worker.", minimum=0)
+    cluster_id: str | None = described("The id of the Kafka cluster on which it runs.", None)
 
 
 @dataclass(frozen=True, slots=True)
