@@ -33,6 +33,12 @@ PLANTED = "a-secret-that-nobody-should-see"
 LOGIN = {"security.protocol": "SASL_SSL", "sasl.mechanism": "PLAIN", "sasl.username": "flights"}
 
 
+def logged_in(cluster: KafkaCluster) -> dict[str, Any]:
+    """spec.kafka of an application there; password and CA are in the Secret kafka."""
+    reference = {"name": "kafka", "settings": {"sasl.password": "password", "ssl.ca.pem": "ca.crt"}}
+    return {"bootstrapServers": cluster.bootstrap_servers, "config": LOGIN, "secretRef": reference}
+
+
 def topics_of(admin: Any) -> set[str]:
     return set(admin.list_topics(timeout=30).topics)
 
@@ -318,7 +324,10 @@ def test_topics_and_group_go_with_the_application_where_asked(flights: Flights, 
 
 
 def test_an_end_that_can_not_reach_kafka_says_so(flights: Flights):
-    flights.apply(replicas=0, deletionPolicy="Delete", kafka={"bootstrapServers": "127.0.0.1:1"})
+    flights.apply(replicas=0, deletionPolicy="Delete")
+    client = flights.kubernetes.client
+    flights.wait_for("it is kept", lambda: FINALIZER in client.get(flights.path)["metadata"].get("finalizers", ()))
+    flights.patch(kafka={"bootstrapServers": "127.0.0.1:1"})
     flights.wait_condition("KafkaReachable", "False", "KafkaUnreachable")
 
     flights.kubernetes.client.delete(flights.path)
@@ -353,17 +362,25 @@ def test_volumes_may_outlive_the_application(flights: Flights):
 
 
 def test_a_second_application_with_the_same_id_is_refused_by_the_name_of_the_first(flights: Flights):
-    flights.apply(replicas=1)
+    flights.apply(replicas=1, rollout="Restart")
     flights.wait_ready(1)
-    twin = Flights(flights.kubernetes, flights.nodes, flights.namespace, flights.bootstrap_servers, flights.topic,
-                   flights.directory, flights.operator_log, name="twin")  # fmt: skip
+    other_name = flights.bootstrap_servers.replace("127.0.0.1", "localhost")
+    assert other_name != flights.bootstrap_servers
+    twins = [
+        replace(flights, name=name, bootstrap_servers=servers)
+        for name, servers in (("twin", flights.bootstrap_servers), ("other-name", other_name))
+    ]
 
-    twin.apply(replicas=1)
-    message = twin.wait_condition("Ready", "False", "ApplicationIdTaken")
-
-    assert f"{flights.namespace}/flights" in message
+    for twin in twins:
+        twin.apply(replicas=1)
+        message = twin.wait_condition("Ready", "False", "ApplicationIdTaken")
+        assert f"{flights.namespace}/flights" in message
     assert flights.pods().keys() == {"flights-worker-0"}
     assert flights.condition("Ready")[0] == "True"
+
+    flights.patch(kafka={"bootstrapServers": other_name})
+    flights.wait_for("its worker has the other name", lambda: flights.launch()["bootstrapServers"] == other_name)
+    flights.wait_ready(1)
 
 
 def test_an_image_that_can_not_be_pulled_is_named_and_mended_by_another(flights: Flights):
@@ -411,10 +428,8 @@ def test_a_login_and_a_ca_that_do_not_fit_are_named_and_mended_in_the_secret(
     secrets = f"/api/v1/namespaces/{flights.namespace}/secrets"
     right = {"password": login["sasl.password"], "ca.crt": login["ssl.ca.pem"]}
     flights.kubernetes.client.create(secrets, {"metadata": {"name": "kafka"}, "stringData": {**right, **wrong}})
-    reference = {"name": "kafka", "settings": {"sasl.password": "password", "ssl.ca.pem": "ca.crt"}}
 
-    servers = guarded_kafka.bootstrap_servers
-    flights.apply(replicas=1, kafka={"bootstrapServers": servers, "config": LOGIN, "secretRef": reference})
+    flights.apply(replicas=1, kafka=logged_in(guarded_kafka))
     message = flights.wait_condition("KafkaReachable", "False", "KafkaRefused")
     assert words in message
     assert not any(value in message for value in wrong.values())
@@ -424,6 +439,25 @@ def test_a_login_and_a_ca_that_do_not_fit_are_named_and_mended_in_the_secret(
     flights.wait_condition("KafkaReachable", "True", "KafkaAnswers")
     flights.wait_for("a worker has what fits", lambda: flights.launch()["kafkaConfig"].items() >= login.items())
     flights.wait_ready(1)
+
+
+def test_another_kafka_is_refused_before_a_pod_is_touched(flights: Flights, admin: Any, guarded_kafka: KafkaCluster):
+    login = guarded_kafka.login(LOGIN["sasl.username"])
+    values = {"password": login["sasl.password"], "ca.crt": login["ssl.ca.pem"]}
+    secrets = f"/api/v1/namespaces/{flights.namespace}/secrets"
+    flights.kubernetes.client.create(secrets, {"metadata": {"name": "kafka"}, "stringData": values})
+    flights.apply(replicas=1, rollout="Restart")
+    flights.wait_ready(1)
+    pods = flights.pods()
+
+    flights.patch(kafka=logged_in(guarded_kafka))
+    message = flights.wait_condition("KafkaReachable", "False", "KafkaClusterChanged")
+    assert flights.condition("Ready")[:2] == ("False", "KafkaClusterChanged")
+    assert admin.list_topics(timeout=30).cluster_id in message
+
+    flights.patch(kafka={"bootstrapServers": flights.bootstrap_servers, "config": None, "secretRef": None})
+    flights.wait_ready(1)
+    assert flights.pods() == pods
 
 
 def test_a_worker_tells_its_zone_and_its_tags(flights: Flights, nodes: NodeAgent):
