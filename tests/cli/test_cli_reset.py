@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import sys
@@ -21,6 +22,8 @@ from sluice_cli.main import main
 from sluice_cli.reset import positions
 from sluice_cli.reset.positions import Aim, Log
 from sluice_cli.running.directory import RunDirectory, RunFile
+from sluice_coordinator.group import Recorded
+from sluice_coordinator.records import Records
 from sluice_devkit.kubernetes.cluster import KubernetesCluster
 from sluice_operator.kube import paths
 from sluice_operator.names import claim_name, labels
@@ -166,8 +169,13 @@ def test_a_dry_run_says_everything_and_does_nothing(shop: Shop, capsys: pytest.C
 
 @pytest.mark.kafka
 def test_what_is_its_own_goes_and_what_is_not_stays(shop: Shop):
+    with contextlib.closing(Records(shop.run_directory.coordinator)) as records:
+        records.record_footprint(Recorded(2, 1, "another-kafka"))
+
     assert shop.reset("--yes") == 0
 
+    with contextlib.closing(Records(shop.run_directory.coordinator)) as records:
+        assert records.footprint() == Recorded(2, 1)
     assert shop.committed() == {0: 0, 1: 0}
     assert shop.state() == []
     assert not shop.internal & shop.present()

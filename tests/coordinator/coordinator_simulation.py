@@ -243,7 +243,7 @@ class Coordinator:
         self.polls: dict[int, tuple[Process, str]] = {}
         self.requests: list[effects.Effect] = []
         self.group = Group(world.config(leader), world.storage, world.now_ms)
-        self.handle(events.KafkaReached(world.cluster_id))
+        self.reach_kafka(world.cluster_id)
 
     def handle(self, event: events.Event) -> None:
         if not self.is_alive:
@@ -253,12 +253,22 @@ class Coordinator:
             self._carry_out(effect)
         assert self.group.epoch >= before, "epochs only grow"
 
+    def reach_kafka(self, cluster_id: str) -> None:
+        self.cluster_id: str | None = cluster_id
+        self.handle(events.KafkaReached(cluster_id))
+
+    def lose_kafka(self) -> None:
+        self.cluster_id = None
+        self.handle(events.KafkaLost("it does not answer"))
+
     def receive(self, process: Process, request: HeartbeatRequest) -> None:
         poll = self.world.next_number()
         self.polls[poll] = (process, request.member_id)
         self.handle(events.HeartbeatReceived(poll, request))
 
     def _carry_out(self, effect: effects.Effect) -> None:
+        is_own = self.cluster_id == self.world.storage.cluster_id is not None
+        assert is_own or not isinstance(effect, effects.OnKafka), f"{effect} on {self.cluster_id}"
         match effect:
             case effects.Answer():
                 process, member_id = self.polls.pop(effect.poll)

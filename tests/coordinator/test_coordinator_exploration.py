@@ -1,7 +1,8 @@
 """The model test: random worlds, in which everything may be late, lost, twice or dead, keep the promises of the group.
 
 Always: nobody shares an active task, warm-ups stay within their limit, epochs only grow, nobody obeys a leader of the
-past. In the end, once the faults stop: every task is active. A failing seed is replayed by its number alone.
+past, nothing is done on a Kafka that is not on record. In the end, once the faults stop: every task is active. A failing
+seed is replayed by its number alone.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Explorer:
             (0.5 * self.faults, self.restart_coordinator), (0.2 * self.faults, self.replace_coordinator),
             (0.3 * self.faults, self.end_zombie), (0.5 * self.faults, self.lie_about_death),
             (0.5 * self.faults, self.serve_failing), (0.3 * self.faults, self.fail_task), (0.3, self.resume),
+            (0.3 * self.faults, self.lose_kafka), (0.3 * self.faults, self.reach_another_kafka), (3, self.reach_kafka),
         ]  # fmt: skip
 
     def run(self, steps: int) -> None:
@@ -66,6 +68,7 @@ class Explorer:
             if process.is_fenced:
                 process.begin_anew()
                 process.post()
+        self.reach_kafka()
         for slot in range(SLOTS):
             world.coordinator.handle(events.DrainCancelled(f"worker-{slot}"))
         if not world.live:
@@ -94,6 +97,16 @@ class Explorer:
         ready = [i for i, delivery in enumerate(self.world.answers) if not delivery.process.is_frozen]
         if ready:
             self.world.deliver_answer(self.random.choice(ready[:3]))
+
+    def lose_kafka(self) -> None:
+        self.world.coordinator.lose_kafka()
+
+    def reach_another_kafka(self) -> None:
+        self.world.coordinator.reach_kafka("another")
+
+    def reach_kafka(self) -> None:
+        if self.world.coordinator.cluster_id != self.world.cluster_id:
+            self.world.coordinator.reach_kafka(self.world.cluster_id)
 
     def deliver_request(self) -> None:
         if self.world.requests:

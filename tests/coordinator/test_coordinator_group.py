@@ -118,13 +118,13 @@ def test_the_cluster_is_on_record_before_anything_is_done_there() -> None:
 def test_nothing_is_done_on_a_kafka_that_has_not_said_which_one_it_is() -> None:
     world, [worker] = a_group([0])
     world.restart_coordinator()
-    world.coordinator.handle(events.KafkaLost("it does not answer"))
+    world.coordinator.lose_kafka()
     world.kill(worker)
     world.start(0)
     world.pass_time(20_000)
     assert (world.fences, world.coordinator.requests) == ([], [])
 
-    world.coordinator.handle(events.KafkaReached(HERE))
+    world.coordinator.reach_kafka(HERE)
     world.settle()
     world.pass_time(3_000)
 
@@ -149,12 +149,12 @@ def test_on_another_cluster_nobody_is_fenced_and_nothing_is_given() -> None:
 
 def test_a_group_that_is_back_on_its_cluster_goes_on() -> None:
     world, [stays, dies] = a_group([0, 1])
-    world.coordinator.handle(events.KafkaReached("kafka-b"))
+    world.coordinator.reach_kafka("kafka-b")
     world.kill(dies)
     world.pass_time(30_000)
     assert StatusCode.KAFKA_CLUSTER_CHANGED in codes(world)
 
-    world.coordinator.handle(events.KafkaReached(HERE))
+    world.coordinator.reach_kafka(HERE)
     world.settle()
     world.pass_time(10_000, restored=END)
 
