@@ -219,7 +219,7 @@ class Driver:
     async def _record(self, footprint: Recorded) -> None:
         group = self._group
         async with self._recording:
-            while group is self._group:
+            while group is self._group and self._held is None:
                 try:
                     await in_thread(lambda: self._memory.record_footprint(footprint))
                 except OSError as error:
@@ -271,14 +271,15 @@ class Driver:
 
     async def _replace_group(self, above: int) -> None:
         """Begin a group above a leader that somebody has heard; until then nobody gets an answer."""
-        while self._held is not None:
-            try:
-                group = self._new_group(await in_thread(lambda: self._memory.raise_leader(above)))
-            except Exception as error:
-                log.error("%s: no leader epoch above %d: %s", self._settings.application_id, above, error)  # noqa: TRY400
-                await asyncio.sleep(_RETRY_SECONDS)
-            else:
-                self._begin(group)
+        async with self._recording:  # what is still being written would change what the new group builds on
+            while self._held is not None:
+                try:
+                    group = self._new_group(await in_thread(lambda: self._memory.raise_leader(above)))
+                except Exception as error:
+                    log.error("%s: no leader epoch above %d: %s", self._settings.application_id, above, error)  # noqa: TRY400
+                    await asyncio.sleep(_RETRY_SECONDS)
+                else:
+                    self._begin(group)
 
     def _begin(self, group: Group) -> None:
         draining, held = self._group.draining, self._held or []

@@ -28,15 +28,14 @@ from sluice_coordinator.topics.connections import AdminConnections, InvalidKafka
 from sluice_operator import kafka_config
 from sluice_operator.certificates import CertificatesDamagedError, names_of
 from sluice_operator.errors import KubeError
-from sluice_operator.kube import paths
 from sluice_operator.kube.certificates import ServingCertificates
 from sluice_operator.kube.client import Kube
 from sluice_operator.kube.elector import Elector
-from sluice_operator.kube.memory import RaiseEpoch, StreamsAppMemory, recorded
+from sluice_operator.kube.memory import RaiseEpoch, StreamsAppMemory
 from sluice_operator.kube.ownership import Ownership
 from sluice_operator.kube.tokens import TokenAdmission
 from sluice_operator.metrics import OperatorMetrics
-from sluice_operator.observed import App, Problem, read_app, refusal_of
+from sluice_operator.observed import App, Problem, refusal_of
 from sluice_operator.pulse import Pulse
 from sluice_operator.reasons import Reason
 from sluice_operator.uniqueness import find_twin
@@ -245,18 +244,15 @@ class Coordination:
         topics, fences = topic_admin(settings, self._connections, check), fencer(settings, check)
         await self._drop(app.key)  # only now: what runs goes on if the new settings are invalid
         leader = await self._leader_epoch(app.key)
-        item = await self._kube.get(paths.app(app.key))
-        if item is None:
-            return
         memory = StreamsAppMemory(
-            self._kube, self._loop, (app.key, app.uid), leader, recorded(read_app(item)), self._raise_epoch,
-            self._ownership,
-        )  # fmt: skip
+            self._kube, self._loop, (app.key, app.uid), leader, self._raise_epoch, self._ownership
+        )
+        await memory.take_over()
         driver = Driver(settings, memory, topics, fences, self._metrics)
         driver.start()
         self._running[app.key] = _Running(app.uid, settings, driver)
         self._drivers[app.key] = driver
-        log.info("%s: coordinated under leader epoch %d", "/".join(app.key), leader)
+        log.info("%s: coordinated under leader epoch %d", "/".join(app.key), driver.view().epoch.leader)
 
     async def _leader_epoch(self, key: Key) -> int:
         """One that this application has not been led under. The first of each is that of the process: a raise for every

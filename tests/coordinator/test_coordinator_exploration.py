@@ -1,8 +1,8 @@
 """The model test: random worlds, in which everything may be late, lost, twice or dead, keep the promises of the group.
 
 Always: nobody shares an active task, warm-ups stay within their limit, epochs only grow, nobody obeys a leader of the
-past, nothing is done on a Kafka that is not on record. In the end, once the faults stop: every task is active. A failing
-seed is replayed by its number alone.
+past, nothing is done on a Kafka that is not on record. In the end, once the faults stop: every task is active. A
+failing seed is replayed by its number alone.
 """
 
 from __future__ import annotations

@@ -96,6 +96,35 @@ def test_when_the_last_worker_has_left_the_next_start_needs_no_adoption() -> Non
     assert world.view.state == "empty"
 
 
+def test_a_start_waits_for_no_worker_that_has_left() -> None:
+    world, [*_, last] = a_group([0, 1, 2])
+    last.leave()
+    world.settle()
+    assert world.storage.slots == 2
+
+    world.restart_coordinator()
+    world.pass_time(3_000)
+
+    assert world.view.state == "stable"
+
+
+def test_who_joins_while_less_is_put_on_record_is_answered_once_its_slot_is_there_again() -> None:
+    world, [_, last] = a_group([0, 1])
+    last.leave()
+    world.deliver_request()
+    [less] = [each for each in world.coordinator.requests if isinstance(each, effects.RecordFootprint)]
+    assert less.footprint.slots == 1
+
+    joined = world.start(1)
+    while world.requests:
+        world.deliver_request()
+    assert not answers_to(world, joined)
+    world.settle()
+
+    assert world.storage.slots == 2
+    assert joined.epoch != JOIN
+
+
 # Which Kafka.
 
 

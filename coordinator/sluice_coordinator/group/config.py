@@ -28,11 +28,6 @@ class Recorded:
         is_there = other.cluster_id in (None, self.cluster_id)
         return self.slots >= other.slots and self.subtopologies >= other.subtopologies and is_there
 
-    def union(self, other: Recorded) -> Recorded:
-        """The smallest record that covers both, on this one's cluster if both have one."""
-        slots, subtopologies = max(self.slots, other.slots), max(self.subtopologies, other.subtopologies)
-        return Recorded(slots, subtopologies, self.cluster_id or other.cluster_id)
-
 
 @dataclass(frozen=True, slots=True)
 class GroupConfig:

@@ -415,18 +415,13 @@ class Group:
         return member.request.member_epoch == JOIN or member.reached.leader == self.config.leader
 
     def _record(self) -> None:
-        """Keep what is on record ahead of what is used; when nobody holds anything, the next start needs no window."""
-        if self._recording is not None:
-            return
+        """Keep what is on record in line with what is used: for less the next start need not wait."""
         cluster_id = self.recorded.cluster_id or self._cluster.cluster_id
         used = (0, 0) if self.roster.is_clean else (self.roster.size, self._subtopologies())
         needed = Recorded(*used, cluster_id)
-        if self.roster.is_clean and self.recorded != needed:
+        if self._recording is None and self.recorded != needed:
             self._recording = needed
-        elif not self.recorded.covers(needed):
-            self._recording = needed.union(self.recorded)
-        if self._recording is not None:
-            self._outbox.do(effects.RecordFootprint(self._recording))
+            self._outbox.do(effects.RecordFootprint(needed))
 
     def _reconcile(self) -> None:
         if self.adopting or not self.members:
@@ -484,8 +479,9 @@ class Group:
                 self._outbox.answer_list(member, poll, statuses)
 
     def _may_be_answered(self, member: Member) -> bool:
-        """Not before a restarted coordinator would know of its slot."""
-        return self.recorded.covers(Recorded(member.slot + 1, self._subtopologies()))
+        """Not before a restarted coordinator would know of its slot, whether it finds the last record or the next."""
+        needed = Recorded(member.slot + 1, self._subtopologies())
+        return self.recorded.covers(needed) and (self._recording is None or self._recording.covers(needed))
 
     def _statuses_of(self, member: Member) -> tuple[Status, ...]:
         if member.worker not in self.draining:

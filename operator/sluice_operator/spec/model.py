@@ -415,6 +415,7 @@ class Footprint:
     slots: int = described("Workers 0…slots-1 may hold something.", minimum=0)
     subtopologies: int = described("So many transactional ids a worker.", minimum=0)
     cluster_id: str | None = described("The id of the Kafka cluster on which it runs.", None)
+    leader: int = described("The leader epoch under which this was written.", 0, minimum=0)
 
 
 @dataclass(frozen=True, slots=True)
