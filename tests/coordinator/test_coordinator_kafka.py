@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 from coordinator_process import Worker, running_coordinator, wait_for
 
 from sluice_coordinator.fencing import Fencer
+from sluice_coordinator.group import Recorded
+from sluice_coordinator.records import Records
 from sluice_coordinator.topics.admin import KafkaUnreachableError, TopicAdmin
 from sluice_coordinator.topics.connections import AdminConnection, AdminConnections
 from sluice_devkit.kafka import KafkaCluster
@@ -192,6 +195,20 @@ def test_workers_get_their_tasks_and_hand_them_over(kafka: Any, topics: Any, tmp
         }
         assert second.beat(LEAVE).code is Code.OK
         assert running.stop() == 0
+
+
+def test_another_kafka_than_the_recorded_one_is_named_with_both_ids(
+    kafka: KafkaCluster, admin: AdminClient, tmp_path: Path
+) -> None:
+    with contextlib.closing(Records(tmp_path)) as records:
+        records.record_footprint(Recorded(1, 2, "former-cluster"))
+
+    with running_coordinator(tmp_path, kafka.bootstrap_servers) as running:
+        wait_for(lambda: StatusCode.KAFKA_CLUSTER_CHANGED in {each.code for each in running.view().statuses})
+        said = " ".join(each.message for each in running.view().statuses)
+
+    assert "former-cluster" in said
+    assert admin.list_topics(timeout=30).cluster_id in said
 
 
 def test_who_talks_to_the_same_kafka_in_the_same_way_shares_a_connection(kafka: KafkaCluster) -> None:

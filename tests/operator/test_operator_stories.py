@@ -123,6 +123,8 @@ def test_a_worker_is_drained_before_its_pod_is_deleted_and_its_volume_is_kept(fl
     assert flights.pods().keys() == {"flights-worker-0"}
     assert flights.claims() == claims
     assert {"DrainStarted", "WorkerDeleted"} <= set(flights.events())
+    status = flights.kubernetes.client.get(flights.path)["status"]
+    assert status["footprint"]["slots"] == 1  # or each restart of the operator would wait for worker-1
 
 
 def test_a_status_is_written_only_when_something_has_changed(flights: Flights):
