@@ -23,10 +23,9 @@ class Outbox:
 
     def take(self, *, on_kafka: bool) -> tuple[effects.Effect, ...]:
         """Everything since the last time; what is to be done on Kafka stays here until it may be done."""
-        taken = [effect for effect in self._effects if on_kafka or not isinstance(effect, effects.OnKafka)]
-        kept = [] if on_kafka else [effect for effect in self._effects if isinstance(effect, effects.OnKafka)]
-        self._effects = list(kept)
-        return tuple(taken)
+        taken = tuple(effect for effect in self._effects if on_kafka or not isinstance(effect, effects.OnKafka))
+        self._effects = [effect for effect in self._effects if isinstance(effect, effects.OnKafka) and not on_kafka]
+        return taken
 
     def do(self, effect: effects.Effect) -> None:
         """What waits already is not asked for twice."""

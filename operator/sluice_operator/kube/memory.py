@@ -77,7 +77,13 @@ class StreamsAppMemory:
         await self._write(None)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(_WRITE_SECONDS)
+        """What has not come to its end by then is not tried any more: it would come after what is written next."""
+        running = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            running.result(_WRITE_SECONDS)
+        except TimeoutError:
+            running.cancel()
+            raise
 
     async def _write(self, footprint: Recorded | None) -> None:
         """None: as it is."""
