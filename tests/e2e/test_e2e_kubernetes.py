@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -22,12 +23,13 @@ HERE = Path(__file__).parent
 USERS = 500
 SLOW_ENOUGH_TO_BE_SEEN = 20_000
 ACCEPTABLE_LAG = 100
+LINES_OF_A_LOG = 60
 FULL_RESTORE = "from the start of its changelogs"
 """What a worker says in its log."""
 
 
 @pytest.fixture
-def app(shop: Shop, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: str) -> StreamsApp:
+def app(shop: Shop, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: str) -> Iterator[StreamsApp]:
     shop.create_topics("orders", "totals")
     spec = {
         "applicationId": shop.application_id,
@@ -41,7 +43,9 @@ def app(shop: Shop, kubernetes: KubernetesCluster, nodes: NodeAgent, namespace: 
         "E2E_PREFIX": shop.topics.prefix,
         "E2E_MENDED": str(shop.mended),
     }
-    return StreamsApp(kubernetes, nodes, namespace, "orders", spec, environment)
+    app = StreamsApp(kubernetes, nodes, namespace, "orders", spec, environment)
+    yield app
+    tell_the_end(app)
 
 
 @pytest.fixture
@@ -138,6 +142,14 @@ def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp
           f"{max(move.pause_ms for move in moves)} ms: partitions stood still for {pauses[0]:.2f} to "
           f"{pauses[-1]:.2f} s, workers were silent for {min(silences.values()):.1f} s or more")  # fmt: skip
     assert pauses[-1] < min(silences.values()), "a task waited until its worker was replaced"
+
+
+def tell_the_end(app: StreamsApp) -> None:
+    """What one wants to know of a test that has failed; pytest shows it then only."""
+    if app.exists():
+        print(json.dumps(app.status(), indent=1))
+        for pod in app.pods():
+            print(f"{pod}:", *app.nodes.log(app.namespace, pod).splitlines()[-LINES_OF_A_LOG:], sep="\n  ")
 
 
 def warms_up(app: StreamsApp) -> bool:
