@@ -181,12 +181,12 @@ class Shop:
                 owners.append(worker_of(commit))
         return found
 
-    def longest_silences(self, since: float) -> dict[str, float]:
-        """For how many seconds each worker committed nothing at all, at most, between two commits after that moment."""
+    def longest_silences(self, since: float, until: float) -> dict[str, float]:
+        """For how many seconds each worker committed nothing at all, at most, after a commit between these moments."""
         moments: dict[str, list[float]] = {}
         for commit in self._commits():
-            if commit.timestamp_ms >= since * 1000:
-                moments.setdefault(worker_of(commit), []).append(commit.timestamp_ms / 1000)
+            if since * 1000 <= commit.timestamp_ms <= until * 1000:
+                moments.setdefault(worker_of(commit), [until]).append(commit.timestamp_ms / 1000)
         return {
             worker: max(later - earlier for earlier, later in itertools.pairwise(sorted(seen)))
             for worker, seen in moments.items()

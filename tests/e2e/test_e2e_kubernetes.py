@@ -137,7 +137,7 @@ def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp
     moves = [move for move in operator.group(app.namespace, app.name).moves if move.source is not None]
     assert moves
     assert [move for move in moves if not move.planned or move.lag > ACCEPTABLE_LAG] == []
-    pauses, silences = sorted(still.seconds for still in stood_still.values()), shop.longest_silences(began)
+    pauses, silences = sorted(still.seconds for still in stood_still.values()), shop.longest_silences(began, over)
     print(f"rolling update of {over - began:.0f} s, {len(moves)} hand-overs of at most "
           f"{max(move.pause_ms for move in moves)} ms: partitions stood still for {pauses[0]:.2f} to "
           f"{pauses[-1]:.2f} s, workers were silent for {min(silences.values()):.1f} s or more")  # fmt: skip

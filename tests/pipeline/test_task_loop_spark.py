@@ -7,7 +7,7 @@ import queue
 import struct
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,10 @@ from sluice_pipeline.engine.evaluation import Evaluation
 from sluice_pipeline.observer import Unwatched
 from sluice_pipeline.offsets import Offsets
 from sluice_pipeline.source.consumer_source import ConsumerSource
-from sluice_pipeline.state.directory import StoreIdentity, TaskDirectory, TaskIdentity
+from sluice_pipeline.state.directory import StoreIdentity, TaskDirectory, TaskIdentity, locked
 from sluice_pipeline.transaction import ProducerDeadError, Transactions
 from sluice_pipeline.worker.events import LoopEvent, ProducerDied, TaskReleased, TaskStopped
+from sluice_pipeline.worker.incarnation import Incarnation
 from sluice_pipeline.worker.metrics import WorkerMetrics
 from sluice_pipeline.worker.task_loop import LoopSettings, RunningTask, TaskLoop
 from sluice_protocol.ids import Epoch, TaskId, dead_letter_topic
@@ -288,6 +289,31 @@ def test_a_fenced_loop_writes_nothing_and_ends(start: Any, topics: Any, kafka: K
     (value,) = dict(reopened.stores["totals"].items()).values()
     assert struct.unpack_from(">q", value, 10) == (1,)
     reopened.close()
+
+
+def test_a_task_that_a_fenced_loop_never_took_can_be_opened_again(
+    start: Any, topics: Any, kafka: KafkaCluster, tmp_path: Path
+) -> None:
+    source, out = topics.create("in"), topics.create("out")
+    running = start(counting(source, out))
+    running.send(source, (b"ann", b'{"amount": 1}'))
+    running.wait_until_read(source)
+    identity = replace(_identity_of(running), task=TaskId(0, 1))
+    incarnation = Incarnation("member", {0: running.loop})
+    Transactions(
+        kafka.bootstrap_servers, {}, "x", f"{running.application}-w-0", running.offsets, Unwatched()
+    ).initialise()
+
+    taken = TaskDirectory(tmp_path / "0_1", identity, 3600)
+    running.loop.add(RunningTask(TaskId(0, 1), Epoch(1, 1), taken, {(source, 1): 0}), commit_first=True)
+    assert running.wait_for(ProducerDied)
+    late = TaskDirectory(tmp_path / "0_2", replace(identity, task=TaskId(0, 2)), 3600)
+    running.loop.add(RunningTask(TaskId(0, 2), Epoch(1, 1), late, {(source, 2): 0}), commit_first=True)
+
+    assert incarnation.stop_loops(time.monotonic() + 10) is None
+    for number in (1, 2):
+        with locked(tmp_path / f"0_{number}"):
+            pass
 
 
 def _identity_of(running: Running) -> TaskIdentity:

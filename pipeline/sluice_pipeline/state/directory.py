@@ -179,17 +179,29 @@ class TaskDirectory:
         if lock is None:
             raise StateDirectoryError(f"task directory {path} is open in another process")
         self._lock: int | None = lock
-        age = time.time() - (path / _TASK_FILE).stat().st_mtime if (path / _TASK_FILE).exists() else 0.0
-        self.wiped_because = judge(_read_json(path / _TASK_FILE), identity, age, max_age_seconds)
+        self.stores: dict[str, Store] = {}
+        try:
+            self._open(identity, max_age_seconds)
+        except BaseException:
+            self.close()
+            raise
+
+    def _open(self, identity: TaskIdentity, max_age_seconds: float) -> None:
+        path = self.path / _TASK_FILE
+        age = time.time() - path.stat().st_mtime if path.exists() else 0.0
+        self.wiped_because = judge(_read_json(path), identity, age, max_age_seconds)
         if self.wiped_because:
             self._wipe()
-        write_json(path / _TASK_FILE, identity.to_json())
+        write_json(path, identity.to_json())
         try:
-            self.stores = {store.name: Store(path / store.name) for store in identity.stores}
+            self._open_stores(identity)
         except StoreError:
             self._wipe()
             self.wiped_because = "a store could not be opened"
-            self.stores = {store.name: Store(path / store.name) for store in identity.stores}
+            self._open_stores(identity)
+
+    def _open_stores(self, identity: TaskIdentity) -> None:
+        self.stores = {store.name: Store(self.path / store.name) for store in identity.stores}
 
     def _wipe(self) -> None:
         for part in self.path.iterdir():

@@ -39,7 +39,11 @@ class Incarnation:
             loop.stop()
         for loop in self.loops.values():
             loop.join(max(0.0, deadline - time.monotonic()))
-        return next((loop for loop in self.loops.values() if loop.is_alive()), None)
+        hung = next((loop for loop in self.loops.values() if loop.is_alive()), None)
+        if hung is None:
+            for loop in self.loops.values():
+                loop.close_what_never_ran()
+        return hung
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,6 +134,18 @@ class TaskLoop(threading.Thread):
         """After the batch in hand: close everything, and say LoopStopped."""
         self._commands.put(_Stop())
 
+    def close_what_never_ran(self) -> None:
+        """Once the loop has ended: close the stores of tasks that it was given and never took.
+
+        A producer that dies while one task is taken leaves those behind it; their locks would outlive the membership.
+        """
+        left = [] if self._waiting is None else [self._waiting]
+        while not self._commands.empty():
+            left.append(self._commands.get())
+        for command in left:
+            if isinstance(command, _Add) and command.task.directory is not None:
+                command.task.directory.close()
+
     # --- the loop
 
     def run(self) -> None:
