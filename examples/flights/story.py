@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import tempfile
 import time
@@ -26,7 +27,8 @@ from sluice_protocol.view import GroupView
 APPLICATION = "flights"
 PARTITIONS = 12
 LOADED_AT_ONCE = 240_000
-RATE = 1_000
+RATE = 700
+"""So slow that records still arrive when the last worker is drained."""
 ACCEPTABLE_RECOVERY_LAG = 100
 RESTORE_BYTES_PER_SECOND = 600_000
 """Slow enough to be seen: the state of a task is small here, and would be restored within a blink."""
@@ -91,7 +93,7 @@ def loaded(kafka: KafkaCluster) -> Feeder:
         created.result(30)
     feeder = Feeder(kafka.bootstrap_servers, records(), RATE)
     feeder.load(LOADED_AT_ONCE)
-    say(f"{feeder.sent:,} flights loaded into {PARTITIONS} partitions; the rest will arrive at {RATE:,} a second")
+    say(f"{feeder.sent:,} flights loaded into {PARTITIONS} partitions; the rest arrives at {RATE:,} a second after them")
     return feeder
 
 
@@ -116,6 +118,7 @@ def tell(story: Callable[[Path], None], *failures: type[Exception]) -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         story(directory)
+        shutil.rmtree(directory, ignore_errors=True)
     except (DemoFailedError, *failures) as error:
         console.print(f"[bold red]failed[/]: {error}; the logs are in {directory}"[:2000])
         return 1
