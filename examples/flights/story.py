@@ -93,7 +93,7 @@ def loaded(kafka: KafkaCluster) -> Feeder:
         created.result(30)
     feeder = Feeder(kafka.bootstrap_servers, records(), RATE)
     feeder.load(LOADED_AT_ONCE)
-    say(f"{feeder.sent:,} flights loaded into {PARTITIONS} partitions; the rest arrives at {RATE:,} a second after them")
+    say(f"{feeder.sent:,} flights loaded into {PARTITIONS} partitions; then {RATE:,} a second arrive")
     return feeder
 
 
