@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -69,9 +69,7 @@ def test_an_application_scales_and_heals_and_ends(shop: Shop, app: StreamsApp, o
 
     # Without new orders its copies are as good as they were, however long a busy machine takes to start it again.
     app.kubernetes.client.delete(f"/api/v1/namespaces/{app.namespace}/pods/orders-worker-1")
-    app.wait_for("the pod is another one", lambda: app.pods().keys() == before.keys()
-                 and app.pods()["orders-worker-1"] != before["orders-worker-1"])  # fmt: skip
-    app.wait_ready(2)
+    wait_replaced(app, operator, {"orders-worker-1": before["orders-worker-1"]})
     assert app.claims() == claims
     assert FULL_RESTORE not in app.nodes.log(app.namespace, "orders-worker-1")
 
@@ -124,9 +122,7 @@ def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp
         assert watch.wait_for_advance(time.time(), SECONDS)
         began = time.time()
         app.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
-        app.wait_for("every pod is another one", lambda: app.pods().keys() == before.keys()
-                     and not set(app.pods().values()) & set(before.values()))  # fmt: skip
-        app.wait_ready(2)
+        wait_replaced(app, operator, before)
         over = time.time()
         assert watch.wait_for_advance(over, SECONDS)
         stood_still = watch.stand_stills(began, over)
@@ -142,6 +138,18 @@ def test_a_rolling_update_hands_every_task_over_warm(shop: Shop, app: StreamsApp
           f"{max(move.pause_ms for move in moves)} ms: partitions stood still for {pauses[0]:.2f} to "
           f"{pauses[-1]:.2f} s, workers were silent for {min(silences.values()):.1f} s or more")  # fmt: skip
     assert pauses[-1] < min(silences.values()), "a task waited until its worker was replaced"
+
+
+def wait_replaced(app: StreamsApp, operator: Operator, before: Mapping[str, str]) -> None:
+    """Until other pods of these names share the tasks. Members are asked for: a status may be that of a moment ago."""
+
+    def are_replaced() -> bool:
+        pods = app.pods()
+        members = {member.incarnation for member in operator.group(app.namespace, app.name).members}
+        return all(pods.get(name, uid) != uid for name, uid in before.items()) and members == set(pods.values())
+
+    app.wait_for(f"{', '.join(before)}: replaced by members", are_replaced)
+    app.wait_ready(2)
 
 
 def tell_the_end(app: StreamsApp) -> None:

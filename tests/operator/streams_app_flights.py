@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -122,6 +122,11 @@ class Flights:
         """Uid by name."""
         items = self.kubernetes.client.list(paths.pods(self.namespace))
         return {item["metadata"]["name"]: item["metadata"]["uid"] for item in items}
+
+    def are_others(self, before: Mapping[str, str]) -> bool:
+        """Has each of these pods been replaced, and is nobody else there?"""
+        pods = self.pods()
+        return pods.keys() == before.keys() and not set(pods.values()) & set(before.values())
 
     def node_of(self, pod: str) -> str:
         return str(self.kubernetes.client.get(f"{paths.pods(self.namespace)}/{pod}")["spec"].get("nodeName", ""))

@@ -430,8 +430,7 @@ def test_a_rolling_update_is_finished_and_nothing_moves_twice(
         nodes.resume(flights.namespace, "flights-worker-1")
 
     restart_while_away(operator, go_on)
-    flights.wait_for("every pod is another one", lambda: flights.pods().keys() == pods.keys()
-                     and not set(flights.pods().values()) & set(pods.values()))  # fmt: skip
+    flights.wait_for("every pod is another one", lambda: flights.are_others(pods))
     flights.wait_ready(2)
 
     assert flights.claims() == claims

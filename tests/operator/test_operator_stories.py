@@ -175,8 +175,7 @@ def test_a_changed_pod_spec_replaces_workers_one_at_a_time(flights: Flights):
     pods, claims = flights.pods(), flights.claims()
 
     flights.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
-    flights.wait_for("every pod is another one", lambda: flights.pods().keys() == pods.keys()
-                     and not set(flights.pods().values()) & set(pods.values()))  # fmt: skip
+    flights.wait_for("every pod is another one", lambda: flights.are_others(pods))
     flights.wait_ready(2)
 
     assert flights.claims() == claims
@@ -189,8 +188,7 @@ def test_a_worker_is_restarted_in_its_place_and_its_pause_is_told(flights: Fligh
     pods = flights.pods()
 
     flights.patch(workers={"template": {"metadata": {"labels": {"release": "2"}}}})
-    flights.wait_for("every pod is another one", lambda: flights.pods().keys() == pods.keys()
-                     and not set(flights.pods().values()) & set(pods.values()))  # fmt: skip
+    flights.wait_for("every pod is another one", lambda: flights.are_others(pods))
     flights.wait_for("both are back", lambda: len(flights.messages("WorkerRestarted")) == 2)
     flights.wait_ready(2)
 
