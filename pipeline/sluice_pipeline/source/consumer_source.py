@@ -125,11 +125,7 @@ class ConsumerSource:
             if not more and not waits:
                 break
             messages += more
-        lost = _first_out_of_range(messages)
-        records = [message for message in messages if message.error() is None]
-        if lost is not None:
-            self.rewind(_first_offsets(records))  # who asks again must get them
-            raise lost
+        records = self._without_errors(messages)
         return self._decode(records, is_full=len(messages) >= limit) if records else None
 
     def _waits_for_new(self, messages: list[Message]) -> bool:
@@ -143,6 +139,17 @@ class ConsumerSource:
     def close(self) -> None:
         """Let the connection go."""
         self._consumer.close()
+
+    def _without_errors(self, messages: list[Message]) -> list[Message]:
+        failed = [message for message in messages if message.error() is not None]
+        if not failed:
+            return messages
+        records = [message for message in messages if message.error() is None]
+        lost = _first_out_of_range(failed)
+        if lost is not None:
+            self.rewind(_first_offsets(records))  # who asks again must get them
+            raise lost
+        return records
 
     def _decode(self, messages: list[Message], *, is_full: bool) -> Batch:
         partitions = np.array([message.partition() for message in messages], dtype=np.int32)
@@ -180,9 +187,9 @@ class ConsumerSource:
         return starts, ends
 
 
-def _first_out_of_range(messages: Sequence[Message]) -> OffsetOutOfRangeError | None:
+def _first_out_of_range(failed: Sequence[Message]) -> OffsetOutOfRangeError | None:
     """Raises KafkaException when the consumer is broken for good; the client gets over other errors by itself."""
-    for message in messages:
+    for message in failed:
         error, topic, partition = message.error(), message.topic(), message.partition()
         if error is None or topic is None or partition is None:
             continue
