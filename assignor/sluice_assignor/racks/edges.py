@@ -82,7 +82,7 @@ class Edges:
     def _refresh(self, group: int, worker: int) -> None:
         costs = self.flow.costs
         traffic, home, here, away = costs.traffic, costs.home, costs.rack[worker], costs.non_overlap
-        self._paid[group][worker] = paid = [
+        self._paid[group][worker] = paid = [  # `Costs.of` written out: a call a task would be felt
             (task, traffic[task][here] + (away if home[task] != worker else 0))
             for task in self.flow.tasks_at[group][worker]
         ]

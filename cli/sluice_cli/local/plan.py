@@ -37,6 +37,11 @@ class ObservedWorker:
     restart_at: float = 0.0
     is_shut_out: bool = False
 
+    @property
+    def stays_empty(self) -> bool:
+        """Does it hold nothing, and will it be given nothing?"""
+        return self.membership is Membership.DRAINED or (self.membership is Membership.ABSENT and self.is_shut_out)
+
 
 @dataclass(frozen=True, slots=True)
 class Start:
@@ -102,9 +107,7 @@ def _leave(worker: ObservedWorker, desired: int) -> Action | None:
         return None
     if desired == 0:  # nobody stays who could take the tasks: a drain would never end
         return Stop(worker.slot)
-    if worker.membership is Membership.DRAINED:
-        return Stop(worker.slot)
-    if worker.membership is Membership.ABSENT and worker.is_shut_out:
+    if worker.stays_empty:
         return Stop(worker.slot)
     return Drain(worker.slot) if worker.membership in (Membership.MEMBER, Membership.ABSENT) else None
 
@@ -114,12 +117,6 @@ def _keep(slot: int, worker: ObservedWorker | None, now: float) -> Action | None
         return Start(slot)
     if worker.phase is Phase.DEAD:
         return Start(slot) if now >= worker.restart_at else WaitUntil(worker.restart_at)
-    if worker.phase is Phase.RUNNING and _is_drained_in_vain(worker):
+    if worker.phase is Phase.RUNNING and (worker.stays_empty or worker.membership is Membership.DRAINING):
         return Undrain(slot)
     return None
-
-
-def _is_drained_in_vain(worker: ObservedWorker) -> bool:
-    if worker.membership is Membership.ABSENT:
-        return worker.is_shut_out
-    return worker.membership in (Membership.DRAINING, Membership.DRAINED)
